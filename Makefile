@@ -1,0 +1,164 @@
+# kvbench: `make demo` and `make test` set up a fresh Debian machine by themselves; `make` alone prints this help.
+#
+#   make demo     install what is missing, build, run the demo plan on the embedded models, write results/demo.{db,html}
+#   make test     install what is missing, build, run all tests
+#   make all      build ./kvbench          make bench    tokens/s, GEMM and attention as fractions of the peak
+#   make fuzz     60 s a fuzz target       make asan     all tests under ASan + UBSan
+#   make tsan     threaded tests under TSan
+#   make long     the 170k-token context on the embedded target (some minutes, not part of `make test`)
+#   make real     tables of two real models from their GGUF files: MODELS=folder
+#   make format   clang-format             make clean
+
+BUILD ?= build/release
+CC ?= gcc
+OPT ?= -O2 -g
+WARN := -Wall -Wextra -Werror -Wno-missing-field-initializers
+CFLAGS_ALL := -std=c11 -D_GNU_SOURCE -pthread -fno-math-errno -ffp-contract=off $(OPT) $(WARN) $(SAN) -I. -MMD -MP
+LIBS := -ljansson -lsqlite3 -lpcre2-8 -lutf8proc -lcrypto -lpthread -lm
+
+# One archive a folder. A test of a folder links that folder's archive and what stands below it (order matters to ld).
+MODULES := harness report results tasks runners runners/methods runners/forward runners/device runners/model harness/base
+src_harness := $(filter-out harness/main.c,$(wildcard harness/*.c))
+src_report := $(wildcard report/*.c)
+src_results := $(wildcard results/*.c)
+src_tasks := $(wildcard tasks/*.c tasks/metrics/*.c tasks/longbench/*.c tasks/scbench/*.c tasks/ruler/*.c)
+src_runners := $(wildcard runners/*.c)
+src_runners/methods := $(wildcard runners/methods/*.c)
+src_runners/forward := $(wildcard runners/forward/*.c)
+src_runners/device := $(wildcard runners/device/*.c runners/device/cpu/*.c)
+src_runners/model := $(wildcard runners/model/*.c)
+src_harness/base := $(wildcard harness/base/*.c)
+
+# Kernels are built once for each instruction set and chosen at run time: the same source, KVB_ISA names the path.
+ISAS := avx2 avx512 avx512bf16
+flags_avx2 := -mavx2 -mfma -mf16c
+flags_avx512 := $(flags_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
+flags_avx512bf16 := $(flags_avx512) -mavx512bf16
+kernels := $(wildcard runners/device/cpu/kernels/*.c)
+
+archive = $(BUILD)/lib/$(subst /,_,$(1)).a
+objects = $(patsubst %.c,$(BUILD)/%.o,$(src_$(1)))
+objs_kernels := $(foreach i,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(i).o,$(kernels)))
+archives := $(foreach m,$(MODULES),$(call archive,$(m)))
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+all: kvbench
+kvbench: $(BUILD)/kvbench
+	cp $< $@
+
+$(BUILD)/kvbench: $(BUILD)/harness/main.o $(BUILD)/version.o $(BUILD)/resources.o $(archives)
+	$(CC) $(CFLAGS_ALL) -o $@ $(filter %.o,$^) -Wl,--start-group $(archives) -Wl,--end-group $(LIBS)
+
+define archive_rule
+$(call archive,$(1)): $(call objects,$(1)) $(if $(filter runners/device,$(1)),$(objs_kernels))
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	@ar rcs $$@ $$^
+endef
+$(foreach m,$(MODULES),$(eval $(call archive_rule,$(m))))
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -c $< -o $@
+
+define kernel_rule
+$(BUILD)/%.$(1).o: %.c
+	@mkdir -p $$(@D)
+	$(CC) $(CFLAGS_ALL) $(flags_$(1)) -O3 -DKVB_ISA=$(1) -c $$< -o $$@
+endef
+$(foreach i,$(ISAS),$(eval $(call kernel_rule,$(i))))
+
+# The version goes into one object, rebuilt only when it changes.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+$(BUILD)/version.c: FORCE
+	@mkdir -p $(@D)
+	@printf 'const char kvbench_version[] = "%s";\nconst char kvbench_build_flags[] = "%s";\n' '$(VERSION)' '$(CC) $(OPT) $(SAN)' > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+$(BUILD)/version.o: $(BUILD)/version.c
+	$(CC) $(CFLAGS_ALL) -c $< -o $@
+# Files that travel inside the program (the schema, so far): an array of bytes each.
+$(BUILD)/resources.c: results/schema.sql
+	@mkdir -p $(@D)
+	@{ printf 'const char results_schema_sql[] = {'; od -An -v -tu1 results/schema.sql | sed 's/\([0-9][0-9]*\)/\1,/g'; printf '0};\n'; } > $@
+$(BUILD)/resources.o: $(BUILD)/resources.c
+	$(CC) $(CFLAGS_ALL) -c $< -o $@
+
+# Tests: tests/unit/FOLDER/test_X.c is one cmocka program; it links everything (archives only give what is used).
+tests_src := $(wildcard tests/unit/*/test_*.c)
+tests_bin := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(tests_src))
+below_base := harness/base
+below_model := runners/model harness/base
+below_device := runners/device harness/base
+below_forward := runners/forward runners/device runners/model harness/base
+below_methods := runners runners/methods runners/forward runners/device runners/model harness/base
+below_runners := $(below_methods)
+below_tasks := tasks harness/base
+below_results := results harness/base
+below_report := report results harness/base
+below_harness := $(MODULES)
+# Files beside the tests of a folder that are no test_*.c are helpers of all of them.
+helpers = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/$(1)/test_%.c,$(wildcard tests/unit/$(1)/*.c)))
+define test_rule
+$(BUILD)/tests/$(1)/%: $(BUILD)/tests/unit/$(1)/%.o $(call helpers,$(1)) $(BUILD)/version.o $(BUILD)/resources.o $(foreach m,$(below_$(1)),$(call archive,$(m)))
+	@mkdir -p $$(@D)
+	$(CC) $(CFLAGS_ALL) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group -lcmocka $(LIBS)
+endef
+$(foreach t,base model device forward methods runners tasks results report harness,$(eval $(call test_rule,$(t))))
+$(BUILD)/tests/unit/%.o: tests/unit/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -c $< -o $@
+.PRECIOUS: $(BUILD)/tests/unit/%.o $(BUILD)/%.o
+# one folder's tests: make test-model
+test-%: FORCE
+	@$(MAKE) --no-print-directory $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/$*/test_*.c))
+	@tests/run.sh $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/$*/test_*.c))
+
+setup:
+	@tests/setup.sh
+tests-built: $(tests_bin)
+test: setup
+	@$(MAKE) --no-print-directory -j$(shell nproc) all tests-built
+	@tests/run.sh tests/check_layers.sh $(tests_bin) $(wildcard tests/e2e/*.sh)
+
+demo: setup
+	@$(MAKE) --no-print-directory -j$(shell nproc) all
+	@harness/demo.sh
+
+bench: all
+	./kvbench bench --out results/bench.json
+
+asan:
+	@$(MAKE) --no-print-directory -j$(shell nproc) BUILD=build/asan OPT='-O1 -g' SAN='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' tests-built
+	@KVB_SANITIZED=1 tests/run.sh $(patsubst $(BUILD)/%,build/asan/%,$(tests_bin))
+tsan:
+	@$(MAKE) --no-print-directory -j$(shell nproc) BUILD=build/tsan OPT='-O1 -g' SAN='-fsanitize=thread' tests-built
+	@KVB_SANITIZED=1 tests/run.sh $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(BUILD)/tests/device/% $(BUILD)/tests/forward/% $(BUILD)/tests/runners/%,$(tests_bin)))
+
+# Fuzz targets: tests/fuzz/fuzz_X.c with LLVMFuzzerTestOneInput, seeds in tests/fuzz/seeds/X/.
+FUZZ_SECONDS ?= 60
+fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
+fuzz:
+	@tests/setup.sh fuzz
+	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang OPT='-O1 -g' SAN='-fsanitize=address,undefined,fuzzer-no-link' $(patsubst tests/fuzz/%.c,build/fuzz/bin/%,$(fuzz_src))
+	@for t in $(patsubst tests/fuzz/fuzz_%.c,%,$(fuzz_src)); do \
+		mkdir -p build/fuzz/corpus/$$t; \
+		build/fuzz/bin/fuzz_$$t -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -print_final_stats=1 build/fuzz/corpus/$$t tests/fuzz/seeds/$$t || exit 1; done
+build/fuzz/bin/%: tests/fuzz/%.c $(call archive,runners/model) $(call archive,harness/base)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(filter %.a,$^) $(LIBS)
+
+long: all
+	@tests/long_context.sh
+real: all
+	@tests/real_models.sh $(MODELS)
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+clean:
+	rm -rf build kvbench
+
+FORCE:
+.PHONY: help all setup test tests-built demo bench asan tsan fuzz long real format clean FORCE
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

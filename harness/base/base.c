@@ -1,0 +1,276 @@
+/* base.c: see base.h. SHA-256 is libcrypto's; everything else is a few lines of plain C. */
+#include "harness/base/base.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+int err_set(char err[ERR_LEN], const char *fmt, ...)
+{
+	if (!err)
+		return -1;
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(err, ERR_LEN, fmt, ap);
+	va_end(ap);
+	return -1;
+}
+
+void die(int exit_code, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	fputs("kvbench: ", stderr);
+	vfprintf(stderr, fmt, ap);
+	fputc('\n', stderr);
+	va_end(ap);
+	exit(exit_code);
+}
+
+void *mem_new(size_t count, size_t size)
+{
+	void *p = calloc(count ? count : 1, size ? size : 1);
+	if (!p)
+		die(1, "out of memory asking for %zu x %zu bytes", count, size);
+	return p;
+}
+
+void *mem_grow(void *p, size_t count, size_t size)
+{
+	size_t bytes;
+	if (__builtin_mul_overflow(count, size, &bytes) || !(p = realloc(p, bytes ? bytes : 1)))
+		die(1, "out of memory asking for %zu x %zu bytes", count, size);
+	return p;
+}
+
+char *text_copy(const char *s)
+{
+	if (!s)
+		return NULL;
+	size_t n = strlen(s) + 1;
+	return memcpy(mem_new(n, 1), s, n);
+}
+
+char *text_format(const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	int n = vsnprintf(NULL, 0, fmt, ap);
+	va_end(ap);
+	char *s = mem_new((size_t)n + 1, 1);
+	va_start(ap, fmt);
+	vsnprintf(s, (size_t)n + 1, fmt, ap);
+	va_end(ap);
+	return s;
+}
+
+void strbuf_add(struct strbuf *b, const char *s, size_t len)
+{
+	if (b->len + len + 1 > b->cap) {
+		b->cap = (b->len + len + 1) * 2;
+		b->text = mem_grow(b->text, b->cap, 1);
+	}
+	if (len)
+		memcpy(b->text + b->len, s, len);
+	b->len += len;
+	b->text[b->len] = 0;
+}
+
+void strbuf_puts(struct strbuf *b, const char *s)
+{
+	strbuf_add(b, s, strlen(s));
+}
+
+void strbuf_printf(struct strbuf *b, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	int n = vsnprintf(NULL, 0, fmt, ap);
+	va_end(ap);
+	strbuf_add(b, "", 0);
+	b->cap = b->cap < b->len + (size_t)n + 1 ? (b->len + (size_t)n + 1) * 2 : b->cap;
+	b->text = mem_grow(b->text, b->cap, 1);
+	va_start(ap, fmt);
+	vsnprintf(b->text + b->len, (size_t)n + 1, fmt, ap);
+	va_end(ap);
+	b->len += (size_t)n;
+}
+
+char *strbuf_take(struct strbuf *b)
+{
+	strbuf_add(b, "", 0);
+	char *s = b->text;
+	*b = (struct strbuf){0};
+	return s;
+}
+
+void strbuf_free(struct strbuf *b)
+{
+	free(b->text);
+	*b = (struct strbuf){0};
+}
+
+int file_read(const char *path, char **data, size_t *len, char err[ERR_LEN])
+{
+	FILE *f = fopen(path, "rb");
+	if (!f)
+		return err_set(err, "cannot open %s: %s", path, strerror(errno));
+	struct strbuf b = {0};
+	char block[65536];
+	size_t n;
+	strbuf_add(&b, "", 0);
+	while ((n = fread(block, 1, sizeof block, f)) > 0)
+		strbuf_add(&b, block, n);
+	int bad = ferror(f);
+	fclose(f);
+	if (bad) {
+		strbuf_free(&b);
+		return err_set(err, "cannot read %s", path);
+	}
+	*len = b.len;
+	*data = strbuf_take(&b);
+	return 0;
+}
+
+bool file_exists(const char *path)
+{
+	struct stat s;
+	return stat(path, &s) == 0;
+}
+
+static int64_t clock_read(clockid_t id)
+{
+	struct timespec t;
+	clock_gettime(id, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t clock_ns(void)
+{
+	return clock_read(CLOCK_MONOTONIC);
+}
+
+int64_t unix_ms(void)
+{
+	return clock_read(CLOCK_REALTIME) / 1000000;
+}
+
+struct sha256 {
+	EVP_MD_CTX *ctx;
+};
+
+struct sha256 *sha256_new(void)
+{
+	struct sha256 *s = mem_new(1, sizeof *s);
+	s->ctx = EVP_MD_CTX_new();
+	if (!s->ctx || !EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL))
+		die(1, "libcrypto has no SHA-256");
+	return s;
+}
+
+void sha256_add(struct sha256 *s, const void *data, size_t len)
+{
+	EVP_DigestUpdate(s->ctx, data, len);
+}
+
+void sha256_end(struct sha256 *s, char out[SHA_LEN])
+{
+	unsigned char md[EVP_MAX_MD_SIZE];
+	unsigned int n = 0;
+	EVP_DigestFinal_ex(s->ctx, md, &n);
+	for (unsigned int i = 0; i < 32; i++)
+		snprintf(out + 2 * i, 3, "%02x", md[i]);
+	EVP_MD_CTX_free(s->ctx);
+	free(s);
+}
+
+void sha256_hex(const void *data, size_t len, char out[SHA_LEN])
+{
+	struct sha256 *s = sha256_new();
+	sha256_add(s, data, len);
+	sha256_end(s, out);
+}
+
+int sha256_file(const char *path, char out[SHA_LEN], char err[ERR_LEN])
+{
+	FILE *f = fopen(path, "rb");
+	if (!f)
+		return err_set(err, "cannot open %s: %s", path, strerror(errno));
+	struct sha256 *s = sha256_new();
+	static _Thread_local char block[1 << 16];
+	size_t n;
+	while ((n = fread(block, 1, sizeof block, f)) > 0)
+		sha256_add(s, block, n);
+	int bad = ferror(f);
+	fclose(f);
+	sha256_end(s, out);
+	return bad ? err_set(err, "cannot read %s", path) : 0;
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014): a full-period counter through a strong mixer. */
+static uint64_t mix(uint64_t z)
+{
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+struct rng rng_seed(uint64_t seed, uint64_t stream)
+{
+	return (struct rng){mix(mix(seed + 0x9e3779b97f4a7c15u) ^ (stream * 0xd1342543de82ef95u + 1))};
+}
+
+uint64_t rng_next(struct rng *r)
+{
+	return mix(r->state += 0x9e3779b97f4a7c15u);
+}
+
+double rng_unit(struct rng *r)
+{
+	return (double)(rng_next(r) >> 11) * 0x1p-53;
+}
+
+uint64_t rng_below(struct rng *r, uint64_t n)
+{
+	uint64_t limit = UINT64_MAX - UINT64_MAX % n, x;
+	do
+		x = rng_next(r);
+	while (x >= limit);
+	return x % n;
+}
+
+static size_t edit_distance(const char *a, const char *b)
+{
+	size_t row[128], nb = strlen(b);
+	if (strlen(a) > 120 || nb > 120)
+		return 1000;
+	for (size_t j = 0; j <= nb; j++)
+		row[j] = j;
+	for (size_t i = 1; a[i - 1]; i++) {
+		size_t diag = row[0];
+		row[0] = i;
+		for (size_t j = 1; j <= nb; j++) {
+			size_t best = diag + (a[i - 1] != b[j - 1]);
+			diag = row[j];
+			best = best < row[j] + 1 ? best : row[j] + 1;
+			row[j] = best < row[j - 1] + 1 ? best : row[j - 1] + 1;
+		}
+	}
+	return row[nb];
+}
+
+const char *name_nearest(const char *typed, const char *const *names, size_t n)
+{
+	const char *best = NULL;
+	size_t best_d = strlen(typed) / 2 + 2;
+	for (size_t i = 0; i < n; i++) {
+		size_t d = edit_distance(typed, names[i]);
+		if (d < best_d)
+			best_d = d, best = names[i];
+	}
+	return best;
+}

@@ -1,0 +1,31 @@
+/* environment.c: see environment.h. */
+#include "harness/environment.h"
+
+#include "harness/verbs.h"
+
+#include <gnu/libc-version.h>
+#include <jansson.h>
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+
+void environment_read(struct environment *e, const char *device, int threads, const char *isa)
+{
+	*e = (struct environment){0};
+	runner_machine(&e->machine);
+	snprintf(e->libraries, sizeof e->libraries, "glibc %s, jansson %s, %s", gnu_get_libc_version(), JANSSON_VERSION,
+		OpenSSL_version(OPENSSL_VERSION));
+	snprintf(e->commit, sizeof e->commit, "%s", kvbench_version);
+	char *dirty = strstr(e->commit, "-dirty");
+	if (dirty)
+		*dirty = 0;
+	e->row = (struct store_env){
+		.host = e->machine.host, .os = e->machine.os, .cpu = e->machine.cpu,
+		.isa = isa ? isa : e->machine.isa,
+		.device = device && strcmp(device, "auto") ? device : "cpu",
+		.version = kvbench_version, .build_flags = kvbench_build_flags, .libraries = e->libraries,
+		.commit = e->commit, .dirty = dirty != NULL,
+		.threads = threads ? threads : e->machine.cores,
+		.ram_bytes = e->machine.ram_bytes,
+	};
+}

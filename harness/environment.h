@@ -1,0 +1,16 @@
+/* environment.h: where a run happens and what was built: the env row of the store. A result without it is not a result. */
+#ifndef KVB_ENVIRONMENT_H
+#define KVB_ENVIRONMENT_H
+
+#include "results/store.h"
+#include "runners/runner.h"
+
+struct environment {
+	struct runner_machine machine;
+	char commit[64], libraries[160];
+	struct store_env row; /* points into this struct: do not copy */
+};
+/* device, threads (0 = all cores), isa (NULL = the machine's best): as the plan asks. */
+void environment_read(struct environment *e, const char *device, int threads, const char *isa);
+
+#endif

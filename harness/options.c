@@ -1,0 +1,175 @@
+/* options.c: see options.h. Long options only, `--name value` or `--name=value`; -o and -q are short for --out and --quiet. */
+#include "harness/options.h"
+
+#include "harness/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_help(const struct verb *v)
+{
+	printf("kvbench %s %s\n%s\n", v->name, v->args, v->title);
+	if (v->n_options)
+		printf("\n");
+	for (size_t i = 0; i < v->n_options; i++) {
+		char left[48];
+		snprintf(left, sizeof left, "--%s %s", v->options[i].name, v->options[i].arg ? v->options[i].arg : "");
+		printf("  %-26s %s\n", left, v->options[i].help);
+	}
+	if (v->help)
+		printf("\n%s\n", v->help);
+	if (v->plan_keys)
+		plan_print_keys(stdout);
+}
+
+/* An option of the verb, or a plan key under its own name with dashes; NULL name = neither. */
+static struct option_def option_find(const struct verb *v, const char *name)
+{
+	for (size_t i = 0; i < v->n_options; i++) {
+		if (!strcmp(v->options[i].name, name))
+			return v->options[i];
+	}
+	return v->plan_keys ? plan_key_option(name) : (struct option_def){0};
+}
+
+static void die_unknown(const struct verb *v, const char *name)
+{
+	const char *names[64];
+	size_t n = 0;
+	for (size_t i = 0; i < v->n_options; i++)
+		names[n++] = v->options[i].name;
+	if (v->plan_keys)
+		n += plan_key_names(names + n, 64 - n);
+	const char *near = name_nearest(name, names, n);
+	if (near)
+		die(EXIT_USAGE, "%s: there is no option --%s; did you mean --%s? (see `kvbench %s --help`)", v->name, name, near, v->name);
+	die(EXIT_USAGE, "%s: there is no option --%s; see `kvbench %s --help`", v->name, name, v->name);
+}
+
+/* Takes the option at argv[i] and its value; returns the index of the last word used. */
+static int take_option(struct options *o, int argc, char **argv, int i)
+{
+	char name[64];
+	const char *word = argv[i];
+	const char *typed = !strcmp(word, "-o") ? "--out" : !strcmp(word, "-q") ? "--quiet" : word;
+	if (strncmp(typed, "--", 2))
+		die(EXIT_USAGE, "%s: what is \"%s\"? options start with --", o->verb->name, word);
+	const char *equals = strchr(typed, '=');
+	snprintf(name, sizeof name, "%.*s", (int)(equals ? equals - typed - 2 : (long)strlen(typed) - 2), typed + 2);
+	struct option_def d = option_find(o->verb, name);
+	if (!d.name)
+		die_unknown(o->verb, name);
+	const char *value = equals ? equals + 1 : NULL;
+	if (!d.arg && value)
+		die(EXIT_USAGE, "%s: --%s is a flag and takes no value", o->verb->name, d.name);
+	if (d.arg && !value && !(value = ++i < argc ? argv[i] : NULL))
+		die(EXIT_USAGE, "%s: --%s needs %s", o->verb->name, d.name, d.arg);
+	o->given = mem_grow(o->given, (size_t)o->n_given + 1, sizeof *o->given);
+	o->given[o->n_given++] = (struct option_given){d.name, value ? value : "true"};
+	return i;
+}
+
+void options_parse(struct options *o, const struct verb *v, int argc, char **argv)
+{
+	*o = (struct options){.verb = v};
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			print_help(v);
+			exit(EXIT_DONE);
+		}
+		if (argv[i][0] == '-' && argv[i][1])
+			i = take_option(o, argc, argv, i);
+		else if (o->n_args < v->max_args)
+			o->args[o->n_args++] = argv[i];
+		else
+			die(EXIT_USAGE, "%s: \"%s\" is one argument too many; usage: kvbench %s %s", v->name, argv[i], v->name, v->args);
+	}
+	if (o->n_args < v->min_args)
+		die(EXIT_USAGE, "usage: kvbench %s %s (see `kvbench %s --help`)", v->name, v->args, v->name);
+}
+
+void options_free(struct options *o)
+{
+	free(o->given);
+	o->given = NULL;
+	o->n_given = 0;
+}
+
+const char *option_text(const struct options *o, const char *name, const char *otherwise)
+{
+	for (int i = o->n_given; i-- > 0;) {
+		if (!strcmp(o->given[i].name, name))
+			return o->given[i].value;
+	}
+	return otherwise;
+}
+
+bool option_has(const struct options *o, const char *name)
+{
+	return option_text(o, name, NULL) != NULL;
+}
+
+double option_number(const struct options *o, const char *name, double otherwise)
+{
+	const char *text = option_text(o, name, NULL);
+	if (!text)
+		return otherwise;
+	char *end;
+	double x = strtod(text, &end);
+	if (*end || end == text)
+		die(EXIT_USAGE, "%s: --%s wants a number, not \"%s\"", o->verb->name, name, text);
+	return x;
+}
+
+int64_t option_count(const struct options *o, const char *name, int64_t otherwise)
+{
+	const char *text = option_text(o, name, NULL);
+	if (!text)
+		return otherwise;
+	char *end;
+	long long x = strtoll(text, &end, 10);
+	if (*end || end == text || x < 0)
+		die(EXIT_USAGE, "%s: --%s wants a whole number from 0, not \"%s\"", o->verb->name, name, text);
+	return x;
+}
+
+int64_t bytes_parse(const char *text)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	double x = strtod(text, &end);
+	if (end == text || !(x >= 0) || x > 1e18)
+		return -1;
+	const char *unit = *end ? strchr(units, *end) : NULL;
+	if (*end && (!unit || end[1]))
+		return -1;
+	for (const char *u = units; unit && u <= unit; u++)
+		x *= 1024;
+	return x > 1e18 ? -1 : (int64_t)x;
+}
+
+int64_t option_bytes(const struct options *o, const char *name)
+{
+	const char *text = option_text(o, name, "0");
+	int64_t bytes = bytes_parse(text);
+	if (bytes < 0)
+		die(EXIT_USAGE, "%s: --%s wants a size such as 8G or 512M, not \"%s\"", o->verb->name, name, text);
+	return bytes;
+}
+
+void options_runner(const struct options *o, struct runner_options *ro)
+{
+	*ro = (struct runner_options){
+		.target = option_text(o, "target", "tiny-pair/target"),
+		.proxy = option_text(o, "proxy", NULL),
+		.models_dir = option_text(o, "models", NULL),
+		.device = option_text(o, "device", "auto"),
+		.precision = option_text(o, "precision", NULL),
+		.isa = option_text(o, "isa", NULL),
+		.threads = (int)option_count(o, "threads", 0),
+		.memory_bytes = option_bytes(o, "memory"),
+		.allow_long = option_has(o, "allow-long"),
+		.chat_template = option_text(o, "template", NULL),
+	};
+}

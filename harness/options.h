@@ -1,0 +1,68 @@
+/* options.h: the command line: one table of options a verb; `--help` is printed from the same table.
+ *
+ * Option parsing may end the process (die, exit code 2): nothing has been opened yet. */
+#ifndef KVB_OPTIONS_H
+#define KVB_OPTIONS_H
+
+#include "harness/base/base.h"
+#include "runners/runner.h"
+
+/* Exit codes of every verb; `kvbench help` prints them. */
+enum { EXIT_DONE = 0, EXIT_CELLS_FAILED = 1, EXIT_USAGE = 2, EXIT_TRY_AGAIN = 75 };
+
+struct option_def {
+	const char *name; /* without the dashes */
+	const char *arg;  /* what follows, in capitals; NULL = a flag */
+	const char *help;
+};
+
+struct options;
+struct verb {
+	const char *name, *args, *title; /* args: "PLAN", "DB"; "" = none */
+	const char *help;                /* paragraphs below the option list; may be NULL */
+	const struct option_def *options;
+	size_t n_options;
+	int min_args, max_args;
+	bool plan_keys;                  /* every plan key is an option as well: --retained .1,.3 */
+	int (*run)(const struct options *o); /* returns an exit code */
+};
+
+struct options { /* everything points into argv */
+	const struct verb *verb;
+	const char *args[8];
+	int n_args;
+	struct option_given {
+		const char *name, *value;
+	} *given;
+	int n_given;
+};
+
+/* argv[0] is the verb's name. `--help` prints and exits 0. */
+void options_parse(struct options *o, const struct verb *v, int argc, char **argv);
+void options_free(struct options *o);
+bool option_has(const struct options *o, const char *name);
+const char *option_text(const struct options *o, const char *name, const char *otherwise); /* the last one given */
+int64_t option_count(const struct options *o, const char *name, int64_t otherwise);        /* >= 0, else die */
+double option_number(const struct options *o, const char *name, double otherwise);
+int64_t option_bytes(const struct options *o, const char *name);                           /* "8G", "512M"; 0 = not given */
+
+/* Digits with K, M, G or T behind them (powers of 1024), or plain bytes; -1 = not a size. */
+int64_t bytes_parse(const char *text);
+
+/* Options of every verb that loads a model, and what they say. */
+#define OPTIONS_MODEL \
+	{"target", "MODEL", "folder, .gguf file, random:CONFIG.json, or an embedded name (default tiny-pair/target)"}, \
+	{"proxy", "MODEL", "the proxy, where a method needs one"}, \
+	OPTIONS_MACHINE
+#define OPTIONS_MACHINE \
+	{"models", "DIR", "where model names are looked up (default: runners/model beside the executable)"}, \
+	{"precision", "P", "bf16 (default) or fp32"}, \
+	{"device", "D", "auto (default) or cpu"}, \
+	{"isa", "NAME", "kernel path: avx512bf16, avx512, avx2, reference (default: the best this CPU has)"}, \
+	{"threads", "N", "default: all cores"}, \
+	{"memory", "SIZE", "limit, such as 8G (default: what is free)"}, \
+	{"template", "NAME", "chat template (default: the model's own; see `kvbench list templates`)"}, \
+	{"allow-long", NULL, "contexts beyond the model's trained positions"}
+void options_runner(const struct options *o, struct runner_options *ro);
+
+#endif

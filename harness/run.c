@@ -1,0 +1,221 @@
+/* run.c: `kvbench run PLAN`: reads the plan, opens the store, sweeps, reports. The same command again continues where it stopped. */
+#include "harness/dryrun.h"
+#include "harness/environment.h"
+#include "harness/sweep.h"
+#include "harness/verbs.h"
+#include "report/report.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- signals: finish what is in flight, then stop with 75 ---- */
+
+static volatile sig_atomic_t signalled;
+
+static void on_signal(int number)
+{
+	signalled = number;
+}
+
+static bool stop_asked(void)
+{
+	return signalled;
+}
+
+/* A second signal of the same kind ends the process at once: nothing committed is lost by that. */
+static void catch_signals(void)
+{
+	struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+	for (int i = 0; i < 3; i++)
+		sigaction((int[]){SIGTERM, SIGINT, SIGUSR1}[i], &act, NULL);
+}
+
+/* ---- options ---- */
+
+static const struct option_def run_options[] = {
+	{"dry-run", NULL, "print cells, samples, tokens, KV bytes, what exists and a time estimate; measure nothing"},
+	{"set", "KEY=VALUE", "override a key, dotted for inner ones: timing.repetitions=20, tasks.contexts=3"},
+	{"template", "NAME", "the same as --chat-template"},
+	{"quiet", NULL, "no progress lines (-q)"},
+};
+
+static bool is_run_option(const char *name)
+{
+	for (size_t i = 0; i < sizeof run_options / sizeof *run_options; i++) {
+		if (!strcmp(run_options[i].name, name))
+			return true;
+	}
+	return false;
+}
+
+/* "key=value" of every --set and every plan key given as an option, in the order given. */
+static char **overrides_of(const struct options *o, int *n)
+{
+	char **list = mem_new((size_t)o->n_given, sizeof *list);
+	*n = 0;
+	for (int i = 0; i < o->n_given; i++) {
+		const struct option_given *g = &o->given[i];
+		if (!strcmp(g->name, "set"))
+			list[(*n)++] = text_copy(g->value);
+		else if (!strcmp(g->name, "template"))
+			list[(*n)++] = text_format("chat_template=%s", g->value);
+		else if (!is_run_option(g->name))
+			list[(*n)++] = text_format("%s=%s", g->name, g->value);
+	}
+	return list;
+}
+
+static int read_plan(struct plan *p, const struct options *o, char err[ERR_LEN])
+{
+	int n;
+	char **overrides = overrides_of(o, &n);
+	int rc = plan_read(p, o->args[0], (const char *const *)overrides, n, err);
+	for (int i = 0; i < n; i++)
+		free(overrides[i]);
+	free(overrides);
+	return rc;
+}
+
+/* ---- dry run ---- */
+
+static int dry_run(const struct plan *p, const struct options *o)
+{
+	char err[ERR_LEN] = "", scratch[] = "/tmp/kvbench-dry-XXXXXX";
+	struct progress progress = progress_open(option_has(o, "quiet"), STDERR_FILENO);
+	struct sweep s = {.plan = p, .progress = &progress, .stop = stop_asked};
+	if (!mkdtemp(scratch))
+		return fprintf(stderr, "kvbench run: no scratch folder under /tmp\n"), EXIT_CELLS_FAILED;
+	char *db = text_format("%s/ids.db", scratch);
+	int rc = store_open(&s.store, db, err);
+	if (!rc && file_exists(p->db))
+		rc = store_open_read(&s.present, p->db, err);
+	rc = rc ? rc : dryrun_print(&s, err);
+	progress_end(&progress);
+	fprintf(stderr, "%s%s%s", s.sum.notes.len ? s.sum.notes.text : "", err, *err ? "\n" : "");
+	store_close(s.present);
+	store_close(s.store);
+	unlink(db);
+	rmdir(scratch);
+	free(db);
+	int code = rc || sweep_failed(&s.sum) ? EXIT_CELLS_FAILED : EXIT_DONE;
+	sweep_free(&s);
+	return code;
+}
+
+/* ---- the run ---- */
+
+static char *argv_json(const struct options *o)
+{
+	json_t *list = json_pack("[s, s]", "kvbench", "run");
+	for (int i = 0; i < o->n_args; i++)
+		json_array_append_new(list, json_string(o->args[i]));
+	for (int i = 0; i < o->n_given; i++) {
+		char *word = text_format("--%s=%s", o->given[i].name, o->given[i].value);
+		json_array_append_new(list, json_string(word));
+		free(word);
+	}
+	char *text = json_dumps(list, JSON_COMPACT);
+	json_decref(list);
+	return text;
+}
+
+/* store.c has one error for it and one return value for all errors; these are its words. */
+static bool is_locked(const char *err)
+{
+	return strstr(err, "another kvbench is writing") || strstr(err, "another process keeps the database locked");
+}
+
+/* The database and its folder; an exit code. */
+static int open_database(struct store **store, const char *path, char err[ERR_LEN])
+{
+	const char *slash = strrchr(path, '/');
+	char *folder = slash && slash > path ? text_format("%.*s", (int)(slash - path), path) : text_copy(".");
+	mkdir(folder, 0777); /* when it fails, opening says why */
+	free(folder);
+	int rc = store_open(store, path, err);
+	return !rc ? EXIT_DONE : is_locked(err) ? EXIT_TRY_AGAIN : EXIT_CELLS_FAILED;
+}
+
+static int begin_run(struct store *store, const struct plan *p, const struct options *o, char run_id[33], char err[ERR_LEN])
+{
+	struct environment e;
+	char env_id[SHA_LEN];
+	environment_read(&e, p->device, p->threads, p->isa);
+	if (store_put_env(store, &e.row, env_id, err))
+		return -1;
+	char *argv = argv_json(o);
+	int rc = store_run_begin(store, env_id, argv, p->json, run_id, err);
+	free(argv);
+	return rc;
+}
+
+/* The table on stdout, what is to be known beside it on stderr. */
+static int print_summary(const struct sweep *s, int64_t took_ns, char err[ERR_LEN])
+{
+	struct strbuf table = {0};
+	char took[48];
+	int rc = s->sum.cells ? report_export(s->store, "text", &table, err) : 0;
+	fwrite(table.text ? table.text : "", 1, table.len, stdout);
+	strbuf_free(&table);
+	duration_text((double)took_ns / 1e9, took, sizeof took);
+	const struct sweep_summary *sum = &s->sum;
+	fprintf(stderr, "%d cells, %d samples, %d of them present before; now %d answered (%d empty), %d failed, %d out of memory, %d not applicable; %s\n",
+		sum->cells, sum->samples, sum->samples - sum->missing, sum->ok, sum->empty, sum->failed, sum->oom, sum->not_applicable, took);
+	fputs(sum->notes.len ? sum->notes.text : "", stderr);
+	return rc;
+}
+
+static int sweep_and_report(struct sweep *s, char err[ERR_LEN])
+{
+	const struct plan *p = s->plan;
+	int64_t start = clock_ns();
+	int rc = sweep_run(s, err);
+	int code = rc < 0 || sweep_failed(&s->sum) ? EXIT_CELLS_FAILED : EXIT_DONE;
+	if (rc == 1)
+		return fprintf(stderr, "stopped by signal %d; the same command continues\n", (int)signalled), EXIT_TRY_AGAIN;
+	if (rc || print_summary(s, clock_ns() - start, err))
+		return EXIT_CELLS_FAILED;
+	if (p->report && report_write(s->store, p->title, p->report, err))
+		return EXIT_CELLS_FAILED;
+	return code;
+}
+
+static int run(const struct options *o)
+{
+	char err[ERR_LEN] = "", run_id[33];
+	struct plan p;
+	struct progress progress = progress_open(option_has(o, "quiet"), STDERR_FILENO);
+	struct sweep s = {.plan = &p, .run_id = run_id, .progress = &progress, .stop = stop_asked};
+	int code = EXIT_USAGE;
+	if (read_plan(&p, o, err))
+		goto cleanup;
+	catch_signals();
+	if (option_has(o, "dry-run")) {
+		code = dry_run(&p, o);
+		goto cleanup;
+	}
+	code = open_database(&s.store, p.db, err);
+	if (code)
+		goto cleanup;
+	s.present = s.store;
+	code = begin_run(s.store, &p, o, run_id, err) ? EXIT_CELLS_FAILED : sweep_and_report(&s, err);
+	store_run_end(s.store, run_id, code, *err ? NULL : err);
+	progress_end(&progress);
+cleanup:
+	if (*err)
+		fprintf(stderr, "kvbench run: %s\n", err);
+	sweep_free(&s);
+	store_close(s.store);
+	plan_free(&p);
+	return code;
+}
+
+const struct verb verb_run = {
+	.name = "run", .args = "PLAN", .title = "run a plan (JSON); the same command again continues where it stopped",
+	.options = run_options, .n_options = sizeof run_options / sizeof *run_options, .plan_keys = true,
+	.min_args = 1, .max_args = 1, .run = run,
+};

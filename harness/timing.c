@@ -1,0 +1,220 @@
+/* timing.c: see timing.h. */
+#include "harness/timing.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	size_t at;
+} phases[] = {
+	{"prefill", offsetof(struct runner_timing, prefill_ns)}, {"score", offsetof(struct runner_timing, score_ns)},
+	{"select", offsetof(struct runner_timing, select_ns)}, {"compact", offsetof(struct runner_timing, compact_ns)},
+	{"question", offsetof(struct runner_timing, question_ns)}, {"first_token", offsetof(struct runner_timing, first_token_ns)},
+	{"ttft", offsetof(struct runner_timing, ttft_ns)}, {"second_ttft", offsetof(struct runner_timing, second_ttft_ns)},
+	{"decode", offsetof(struct runner_timing, decode_ns)},
+};
+enum { PHASES = sizeof phases / sizeof *phases };
+
+static bool text_among(const char *text, const struct texts *list)
+{
+	for (int i = 0; i < list->n; i++) {
+		if (!strcmp(list->v[i], text))
+			return true;
+	}
+	return false;
+}
+
+static bool number_among(double x, const struct numbers *list)
+{
+	for (int i = 0; i < list->n; i++) {
+		if (fabs(list->v[i] - x) < 5e-7)
+			return true;
+	}
+	return false;
+}
+
+static double longest(const struct numbers *lengths)
+{
+	double max = 0;
+	for (int i = 0; i < lengths->n; i++)
+		max = fmax(max, lengths->v[i]);
+	return max;
+}
+
+bool timing_takes_group(const struct plan *p, const struct sweep_group *g)
+{
+	const struct plan_timing *t = &p->timing;
+	if (!t->enabled || (t->protocols.n && !text_among(g->protocol, &t->protocols)))
+		return false;
+	if (t->tasks.n ? !text_among(g->task->name, &t->tasks) : g->task != &p->tasks[0])
+		return false;
+	double length = (double)g->length_tokens;
+	return t->lengths.n ? number_among(length, &t->lengths) : length == longest(&g->task->lengths);
+}
+
+bool timing_takes_variant(const struct plan *p, int variant)
+{
+	const struct plan_variant *v = &p->variants[variant];
+	return !strcmp(p->methods[v->method].name, "full") || !p->timing.retained.n || number_among(v->retained, &p->timing.retained);
+}
+
+/* The group's variants that take part, and what was measured of them. */
+struct rounds {
+	struct sweep *s;
+	const struct sweep_group *g;
+	int *variants, n;
+	bool *dropped;             /* [n]: failed, takes no further part */
+	struct store_timing *rows;
+	size_t n_rows;
+};
+
+static void add_rows(struct rounds *r, int variant, const struct runner_timing *t, int round)
+{
+	int warmup = r->s->plan->timing.warmup;
+	r->rows = mem_grow(r->rows, r->n_rows + PHASES, sizeof *r->rows);
+	for (int i = 0; i < PHASES; i++) {
+		const char *phase = phases[i].name;
+		r->rows[r->n_rows++] = (struct store_timing){
+			.cell_id = r->g->cell_ids[variant], .run_id = r->s->run_id, .phase = phase,
+			.repetition = round < warmup ? round : round - warmup, .warmup = round < warmup, .clock = "host",
+			.duration_ns = *(const int64_t *)((const char *)t + phases[i].at),
+			.tokens = strcmp(phase, "decode") ? t->context_tokens : t->decode_tokens,
+			.peak_bytes = t->peak_bytes, .kv_bytes_before = t->kv_bytes_before, .kv_bytes_after = t->kv_bytes_after,
+		};
+	}
+}
+
+/* One repetition of one variant. A variant that cannot be timed is noted once and left out of the later rounds. */
+static void time_one(struct rounds *r, const struct runner_job *job, int i, int round)
+{
+	struct sweep *s = r->s;
+	struct runner_timing t = {0};
+	char err[ERR_LEN] = "", name[128];
+	if (!runner_time(s->runner, job, r->variants[i], s->plan->timing.decode_tokens, &t, err)) {
+		add_rows(r, r->variants[i], &t, round);
+		return;
+	}
+	r->dropped[i] = true;
+	sweep_group_name(r->g, name, sizeof name);
+	sweep_note(s, "timing %s: %s at r = %g: %s", name, job->variants[r->variants[i]].method, job->variants[r->variants[i]].retained, err);
+	s->sum.timings_failed++;
+}
+
+/* Rounds over all variants; the order is rotated by one each round. 0, or 1 when stopped. */
+static int run_rounds(struct rounds *r, const struct runner_job *job)
+{
+	struct sweep *s = r->s;
+	int n_rounds = s->plan->timing.warmup + s->plan->timing.repetitions;
+	for (int round = 0; round < n_rounds; round++) {
+		for (int k = 0; k < r->n; k++) {
+			int i = (round + k) % r->n;
+			if (s->stop())
+				return 1;
+			progress_phase(s->progress, "timing", round * r->n + k, n_rounds * r->n);
+			if (!r->dropped[i])
+				time_one(r, job, i, round);
+			progress_add(s->progress, r->g->longest_tokens);
+		}
+	}
+	return 0;
+}
+
+static int find_ok(void *user, const struct score_row *r)
+{
+	*(bool *)user = !strcmp(r->status, "ok");
+	return *(bool *)user;
+}
+
+/* Only what answered is timed: a method that does not apply here, or never fits, has nothing to time. */
+static bool has_answers(struct store *store, const char *cell_id)
+{
+	bool ok = false;
+	char err[ERR_LEN];
+	store_samples(store, cell_id, find_ok, &ok, err);
+	return ok;
+}
+
+/* Fills variants; returns whether any cell lacks its repetitions. */
+static bool choose_variants(struct rounds *r)
+{
+	const struct plan *p = r->s->plan;
+	bool missing = false;
+	for (int v = 0; v < p->n_variants; v++) {
+		if (!timing_takes_variant(p, v) || !has_answers(r->s->store, r->g->cell_ids[v]))
+			continue;
+		r->variants[r->n++] = v;
+		missing = missing || store_count_timings(r->s->store, r->g->cell_ids[v]) < p->timing.repetitions;
+	}
+	return missing;
+}
+
+static int time_context(struct rounds *r, const struct task_context *c, char err[ERR_LEN])
+{
+	struct sweep_job j;
+	sweep_job_make(&j, r->s, r->g, c);
+	int rc = run_rounds(r, &j.job);
+	sweep_job_free(&j);
+	if (!rc && r->n_rows)
+		rc = store_put_timings(r->s->store, r->rows, r->n_rows, err);
+	return rc;
+}
+
+static int time_group(struct sweep *s, const struct sweep_group *g, char err[ERR_LEN])
+{
+	size_t n = (size_t)s->plan->n_variants;
+	struct rounds r = {.s = s, .g = g, .variants = mem_new(n, sizeof(int)), .dropped = mem_new(n, sizeof(bool))};
+	struct task *task = NULL;
+	struct task_context c;
+	char why[ERR_LEN];
+	int rc = 0;
+	if (!choose_variants(&r))
+		goto cleanup;
+	if (sweep_task_open(s, g, &task, why) || task_context_make(task, 0, &c, why)) {
+		sweep_note(s, "timing %s: %s", g->task->name, why);
+		s->sum.timings_failed++;
+		goto cleanup;
+	}
+	rc = time_context(&r, &c, err);
+	task_context_free(&c);
+cleanup:
+	task_close(task);
+	free(r.variants);
+	free(r.dropped);
+	free(r.rows);
+	return rc;
+}
+
+static int timed_variants(const struct plan *p)
+{
+	int n = 0;
+	for (int v = 0; v < p->n_variants; v++)
+		n += timing_takes_variant(p, v);
+	return n;
+}
+
+int timing_run(struct sweep *s, char err[ERR_LEN])
+{
+	const struct plan *p = s->plan;
+	int n = timed_variants(p), cells = 0, rc = 0;
+	int64_t tokens = 0;
+	for (int g = 0; g < s->n_groups; g++) {
+		bool takes = timing_takes_group(p, &s->groups[g]);
+		cells += takes ? n : 0;
+		tokens += takes ? (p->timing.warmup + p->timing.repetitions) * n * s->groups[g].longest_tokens : 0;
+	}
+	progress_begin(s->progress, cells, tokens);
+	for (int g = 0; g < s->n_groups && !rc; g++) {
+		if (!timing_takes_group(p, &s->groups[g]))
+			continue;
+		char name[128], where[160];
+		sweep_group_name(&s->groups[g], name, sizeof name);
+		snprintf(where, sizeof where, "timing %s", name);
+		progress_where(s->progress, where);
+		rc = time_group(s, &s->groups[g], err);
+		if (!rc)
+			progress_cells(s->progress, n);
+	}
+	return rc;
+}

@@ -1,0 +1,51 @@
+/* svg.h: a small plot layer that writes SVG into a text: scales, ticks, axes, lines, bands, markers, bars, heat squares.
+ *
+ * One plot is one <svg> with its own view box; the page's CSS scales it. Colours are never written here: shapes carry classes
+ * (cN = series colour N, g = grid, t = tick label ...), so that the page's light and dark sheets decide. Numbers are written with
+ * one decimal, so that the same data gives the same bytes. */
+#ifndef KVB_REPORT_SVG_H
+#define KVB_REPORT_SVG_H
+
+#include "harness/base/base.h"
+
+/* Appends s as HTML/XML text or attribute value: the five special characters as entities, characters XML does not allow and bytes
+ * that are not UTF-8 as U+FFFD. NULL writes nothing. html_cut stops after max bytes (at a character) and says how many are left.
+ */
+void html_text(struct strbuf *out, const char *s);
+void html_cut(struct strbuf *out, const char *s, size_t max);
+
+struct svg_scale {
+	double lo, hi; /* data */
+	double p0, p1; /* pixels; p0 > p1 for a y axis */
+	bool log;      /* lo > 0 */
+};
+double svg_at(const struct svg_scale *s, double v);
+/* The step (1, 2 or 5 times a power of ten) that cuts range into about n parts. */
+double svg_step(double range, int n);
+
+struct svg_plot {
+	struct strbuf *out;
+	struct svg_scale x, y;
+};
+/* Opens <svg> of w x h with room for axes; title is drawn on top and read to the blind, together with desc. */
+struct svg_plot svg_begin(struct strbuf *out, int w, int h, const char *title, const char *desc);
+void svg_end(struct svg_plot *p);
+void svg_x_tick(struct svg_plot *p, double v, const char *label); /* label NULL: grid line only */
+void svg_y_tick(struct svg_plot *p, double v, const char *label);
+void svg_x_ticks(struct svg_plot *p, int n); /* round values on a linear axis */
+void svg_y_ticks(struct svg_plot *p, int n);
+void svg_labels(struct svg_plot *p, const char *x_label, const char *y_label);
+
+/* Points in data coordinates; entries with a NAN are left out (a band is cut there). */
+void svg_line(struct svg_plot *p, const char *class, const double *x, const double *y, int n);
+void svg_band(struct svg_plot *p, const double *x, const double *lo, const double *hi, int n);
+void svg_whisker(struct svg_plot *p, double x, double lo, double hi);
+enum { SVG_MARKERS = 6 };
+void svg_marker(struct strbuf *out, int kind, double px, double py, double radius); /* kind modulo SVG_MARKERS; pixels */
+/* Pixels; title = tooltip. svg_square also carries its own colour, from 0 dark to 1 bright. */
+void svg_rect(struct strbuf *out, const char *class, double x, double y, double w, double h, const char *title);
+void svg_square(struct strbuf *out, double t, double x, double y, double w, double h, const char *title);
+/* anchor: "start", "middle", "end". */
+void svg_text(struct strbuf *out, const char *class, double x, double y, const char *anchor, const char *text);
+
+#endif

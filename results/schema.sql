@@ -1,0 +1,100 @@
+-- The database of results (SQLite, STRICT tables). Everything measured is a row; every table, chart, gate and export is a query.
+--
+-- Conventions: every quantity has its unit in its name (_ns, _bytes, _tokens, _ppm, _unix_ms). Identity keys are the lower-case
+-- hex SHA-256 of canonical JSON (sorted keys, no spaces) of the columns marked "id", so that files of two hosts merge without
+-- rewriting. Inserts name the key they may collide on (ON CONFLICT (key) ...), never OR IGNORE, which hides other failures.
+-- This file always is the newest version: store.c sets user_version and holds the steps that bring older files here.
+PRAGMA application_id = 0x4B56424E; -- 'KVBN'
+
+-- Where it ran and what was built. All columns: id.
+CREATE TABLE env (
+	env_id TEXT PRIMARY KEY CHECK (length(env_id) = 64),
+	host TEXT NOT NULL, os TEXT NOT NULL, cpu TEXT NOT NULL, isa TEXT NOT NULL, device TEXT NOT NULL,
+	threads INTEGER NOT NULL, ram_bytes INTEGER NOT NULL,
+	version TEXT NOT NULL, "commit" TEXT NOT NULL, dirty INTEGER NOT NULL CHECK (dirty IN (0, 1)),
+	build_flags TEXT NOT NULL, libraries TEXT NOT NULL -- "sqlite 3.40.1, jansson 2.14, ..."
+) STRICT, WITHOUT ROWID;
+
+-- id: all but the path, which differs between hosts.
+CREATE TABLE model (
+	model_id TEXT PRIMARY KEY CHECK (length(model_id) = 64),
+	role TEXT NOT NULL CHECK (role IN ('target', 'proxy')),
+	name TEXT NOT NULL, path TEXT NOT NULL, arch TEXT NOT NULL, dtype TEXT NOT NULL,
+	sha256 TEXT NOT NULL, tokenizer_sha256 TEXT NOT NULL, chat_template TEXT NOT NULL, template_sha256 TEXT NOT NULL,
+	params INTEGER NOT NULL, layers INTEGER NOT NULL, kv_heads INTEGER NOT NULL, head_dim INTEGER NOT NULL,
+	kv_bytes_per_token INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A pruning method with every parameter except the ratio. id: name, version, params.
+CREATE TABLE method (
+	method_id TEXT PRIMARY KEY CHECK (length(method_id) = 64),
+	name TEXT NOT NULL, version INTEGER NOT NULL,
+	params TEXT NOT NULL CHECK (json_valid(params)), -- effective ones, defaults filled in
+	origin TEXT NOT NULL                             -- where the defaults come from
+) STRICT, WITHOUT ROWID;
+
+-- Data, prompt template, metric. All columns: id.
+CREATE TABLE task (
+	task_id TEXT PRIMARY KEY CHECK (length(task_id) = 64),
+	name TEXT NOT NULL, version INTEGER NOT NULL,
+	metric TEXT NOT NULL, binary_metric INTEGER NOT NULL CHECK (binary_metric IN (0, 1)), scorer_version INTEGER NOT NULL,
+	data_sha256 TEXT NOT NULL, template_sha256 TEXT NOT NULL,
+	params TEXT NOT NULL CHECK (json_valid(params))
+) STRICT, WITHOUT ROWID;
+
+-- One point of the grid: pair x task x length x protocol x mode x variant. id: all but position and samples_planned.
+CREATE TABLE cell (
+	cell_id TEXT PRIMARY KEY CHECK (length(cell_id) = 64),
+	target_id TEXT NOT NULL REFERENCES model, proxy_id TEXT REFERENCES model, -- proxy NULL = none
+	task_id TEXT NOT NULL REFERENCES task, method_id TEXT NOT NULL REFERENCES method,
+	retained_ppm INTEGER NOT NULL CHECK (retained_ppm BETWEEN 1 AND 1000000), -- share kept; an integer, so that keys are exact
+	context_tokens INTEGER NOT NULL CHECK (context_tokens >= 0),              -- as requested; 0 = the data's own length
+	protocol TEXT NOT NULL CHECK (protocol IN ('agnostic', 'aware')),         -- aware: pruned with the question in sight
+	mode TEXT NOT NULL CHECK (mode IN ('single', 'multi-turn', 'multi-request')),
+	topology TEXT NOT NULL CHECK (topology IN ('cpu', 'gpu', 'shared', 'dual')),
+	precision TEXT NOT NULL, seed INTEGER NOT NULL,
+	measure_version INTEGER NOT NULL,                                         -- of the measuring procedure
+	samples_planned INTEGER NOT NULL CHECK (samples_planned >= 0),
+	position INTEGER NOT NULL                                                 -- order of first planning
+) STRICT, WITHOUT ROWID;
+CREATE INDEX cell_order ON cell (position);
+
+-- One process.
+CREATE TABLE run (
+	run_id TEXT PRIMARY KEY CHECK (length(run_id) = 32), -- 128 random bits
+	env_id TEXT NOT NULL REFERENCES env,
+	argv TEXT NOT NULL CHECK (json_valid(argv)), plan TEXT NOT NULL CHECK (json_valid(plan)),
+	started_unix_ms INTEGER NOT NULL, ended_unix_ms INTEGER, exit_code INTEGER -- NULL: still running, or killed
+) STRICT, WITHOUT ROWID;
+
+-- The unit that counts: one question of one cell.
+CREATE TABLE sample (
+	cell_id TEXT NOT NULL REFERENCES cell, sample_id TEXT NOT NULL,
+	context_id TEXT NOT NULL,                       -- the cluster: questions about one context are not independent
+	run_id TEXT NOT NULL REFERENCES run,
+	status TEXT NOT NULL CHECK (status IN ('ok', 'failed', 'oom', 'not-applicable')), message TEXT NOT NULL,
+	score REAL,
+	question TEXT NOT NULL, gold TEXT NOT NULL CHECK (json_valid(gold)),
+	answer TEXT NOT NULL, answer_ids TEXT NOT NULL CHECK (json_valid(answer_ids)), finish TEXT NOT NULL CHECK (finish IN ('stop', 'length', 'none')),
+	prompt_sha256 TEXT NOT NULL,                    -- over the prompt's token ids
+	flags INTEGER NOT NULL,                         -- FLAG_* of runner.h
+	prefix_tokens INTEGER NOT NULL, context_tokens INTEGER NOT NULL, question_tokens INTEGER NOT NULL, answer_tokens INTEGER NOT NULL,
+	depth REAL,                                     -- of the needle, 0..1
+	kept TEXT CHECK (kept IS NULL OR json_valid(kept)), -- JSON array [layer * kv_heads + head] of entries kept, counted in the cache
+	kept_total INTEGER NOT NULL, kv_bytes_full INTEGER NOT NULL, kv_bytes_kept INTEGER NOT NULL,
+	oom_bytes INTEGER NOT NULL,                     -- status oom: what was asked for
+	stored_unix_ms INTEGER NOT NULL,
+	PRIMARY KEY (cell_id, sample_id),
+	CHECK ((status = 'ok') = (score IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+
+-- Raw repetitions of the timing pass, never means. ttft is measured on its own; its parts are prefill .. first_token.
+CREATE TABLE timing (
+	cell_id TEXT NOT NULL REFERENCES cell, run_id TEXT NOT NULL REFERENCES run,
+	phase TEXT NOT NULL CHECK (phase IN ('prefill', 'score', 'select', 'compact', 'question', 'first_token', 'ttft', 'second_ttft', 'decode')),
+	warmup INTEGER NOT NULL CHECK (warmup IN (0, 1)), repetition INTEGER NOT NULL,
+	clock TEXT NOT NULL CHECK (clock IN ('host', 'cuda_event')),
+	duration_ns INTEGER NOT NULL CHECK (duration_ns >= 0),
+	tokens INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, kv_bytes_before INTEGER NOT NULL, kv_bytes_after INTEGER NOT NULL,
+	PRIMARY KEY (cell_id, run_id, phase, warmup, repetition, clock)
+) STRICT, WITHOUT ROWID;

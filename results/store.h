@@ -1,0 +1,150 @@
+/* store.h: the database of results. store.c is the only file that knows SQL.
+ *
+ * Everything measured is a row; nothing is averaged before it is stored. The unit that counts is (cell, sample): one commit
+ * each (or one small batch, store_begin), so that kill -9 loses at most the sample in flight. One writer a file (a second one
+ * gets a clear error); readers may look while it writes. Identity keys are SHA-256 of canonical JSON, so that files of two
+ * hosts merge. Strings given may be NULL where nothing is known: they are stored as "". */
+#ifndef KVB_STORE_H
+#define KVB_STORE_H
+
+#include "harness/base/base.h"
+
+struct store;
+/* Creates or opens for writing; takes the writer's lock (PATH.lock); migrates older versions after a copy to PATH.vN; refuses
+ * newer ones by number. Disk full, read-only folder, not a database, second writer: one clear error each, nothing lost. */
+int store_open(struct store **out, const char *path, char err[ERR_LEN]);
+/* report, status, export: takes no lock, checks the file's integrity. What a killed writer left half done is rolled back first. */
+int store_open_read(struct store **out, const char *path, char err[ERR_LEN]);
+void store_close(struct store *s); /* NULL is fine; an open batch is given up */
+
+/* All puts between the two are one commit: group the samples of one batch of answers, no more. After a failed put the others of
+ * the batch stay, unless the disk was full or broke: then store_commit fails too, and says so. */
+int store_begin(struct store *s, char err[ERR_LEN]);
+int store_commit(struct store *s, char err[ERR_LEN]);
+
+/* ---- dimensions: put is idempotent and returns the id (content-addressed) ---- */
+struct store_env { /* where it ran and what was built */
+	const char *host, *os, *cpu, *isa, *device, *version, *build_flags, *libraries; /* libraries: "sqlite 3.40.1, jansson 2.14, ..." */
+	const char *commit;
+	bool dirty;
+	int threads;
+	int64_t ram_bytes;
+};
+struct store_model {
+	const char *role, *name, *path, *arch, *dtype, *sha256, *tokenizer_sha256, *chat_template, *template_sha256;
+	int64_t params, kv_bytes_per_token;
+	int layers, kv_heads, head_dim;
+};
+struct store_method {
+	const char *name, *params;  /* params: canonical JSON of the effective parameters */
+	int version;
+	const char *origin;         /* where the defaults come from, for the report; not part of the identity */
+};
+struct store_task {
+	const char *name, *metric, *data_sha256, *template_sha256, *params; /* params: canonical JSON of the request */
+	int version, scorer_version;
+	bool binary_metric;
+};
+int store_put_env(struct store *s, const struct store_env *e, char id[SHA_LEN], char err[ERR_LEN]);
+int store_put_model(struct store *s, const struct store_model *m, char id[SHA_LEN], char err[ERR_LEN]);
+int store_put_method(struct store *s, const struct store_method *m, char id[SHA_LEN], char err[ERR_LEN]);
+int store_put_task(struct store *s, const struct store_task *t, char id[SHA_LEN], char err[ERR_LEN]);
+
+/* cell = pair x task x length x protocol x mode x variant */
+struct store_cell {
+	const char *target_id, *proxy_id; /* proxy_id NULL = none */
+	const char *method_id, *task_id;
+	int retained_ppm;
+	int64_t context_tokens;           /* requested length; 0 = the data's own */
+	const char *protocol;             /* "agnostic" | "aware" */
+	const char *mode;                 /* "single" | "multi-turn" | "multi-request" */
+	const char *topology;             /* "cpu", "gpu", "shared", "dual" */
+	const char *precision;
+	uint64_t seed;
+	int measure_version;              /* version of the measuring procedure */
+	int samples_planned;              /* not part of the identity */
+};
+int store_put_cell(struct store *s, const struct store_cell *c, char id[SHA_LEN], char err[ERR_LEN]);
+
+/* ---- a run = one process ---- */
+int store_run_begin(struct store *s, const char *env_id, const char *argv_json, const char *plan_json, char run_id[33], char err[ERR_LEN]);
+int store_run_end(struct store *s, const char *run_id, int exit_code, char err[ERR_LEN]);
+
+/* ---- samples ---- */
+struct store_sample {
+	const char *cell_id, *run_id, *sample_id, *context_id; /* context_id: the cluster */
+	const char *status, *message;     /* "ok" | "failed" | "oom" | "not-applicable"; "" */
+	const char *prompt_sha256, *answer, *answer_ids, *gold; /* answer_ids: JSON array; gold: JSON array */
+	const char *question;
+	double score;                     /* NAN = none (status not ok) */
+	const char *finish;               /* "stop" | "length" | "none" */
+	int flags;
+	int prefix_tokens, context_tokens, question_tokens, answer_tokens;
+	double depth;                     /* NAN = not known */
+	const int32_t *kept;              /* [n_kept = layers*kv_heads], may be NULL */
+	int n_kept;
+	int64_t kept_total, kv_bytes_full, kv_bytes_kept, oom_bytes;
+};
+int store_put_sample(struct store *s, const struct store_sample *p, char err[ERR_LEN]); /* own commit; same key again = replaced only if the old one was not "ok" */
+bool store_has_sample(struct store *s, const char *cell_id, const char *sample_id);     /* an "ok" or "not-applicable" row exists */
+
+/* ---- timings: raw repetitions ---- */
+struct store_timing {
+	const char *cell_id, *run_id, *phase; /* prefill score select compact question first_token ttft second_ttft decode */
+	int repetition;
+	bool warmup;
+	const char *clock;                    /* "host" | "cuda_event" */
+	int64_t duration_ns;
+	int64_t tokens, peak_bytes, kv_bytes_before, kv_bytes_after;
+};
+int store_put_timings(struct store *s, const struct store_timing *t, size_t n, char err[ERR_LEN]); /* one commit */
+int store_count_timings(struct store *s, const char *cell_id); /* ttft repetitions that are not warm-up, of the run that has most */
+
+/* ---- reading: plain rows; strings live until the callback returns; a callback's non-zero answer ends the reading and is
+ * returned ---- */
+struct cell_row { /* one cell with everything it is made of and what was measured */
+	const char *cell_id, *target, *proxy, *method, *method_params, *method_origin, *task, *task_params, *metric, *protocol, *mode, *topology, *precision, *dtype;
+	int retained_ppm;
+	int64_t context_tokens;
+	bool binary_metric;
+	int planned, ok, failed, oom, not_applicable, empty, length_finish;
+	double score_mean;          /* over ok samples; NAN = none */
+	double retained_mean;       /* realised, over ok samples */
+	int64_t kv_bytes_full, kv_bytes_kept; /* mean over ok samples */
+	int layers, kv_heads;
+	int timing_repetitions;     /* as store_count_timings */
+	int measure_version, scorer_version;
+	uint64_t seed;
+};
+int store_cells(struct store *s, int (*row)(void *user, const struct cell_row *c), void *user, char err[ERR_LEN]); /* in plan order */
+/* All samples of a cell, ordered by sample id; score is NAN unless status is "ok". */
+struct score_row {
+	const char *sample_id, *context_id, *answer, *gold, *question, *status, *message, *finish;
+	double score, depth, retained;
+	int flags, context_tokens, answer_tokens;
+	const int32_t *kept;        /* [n_kept] or NULL */
+	int n_kept;
+};
+int store_samples(struct store *s, const char *cell_id, int (*row)(void *user, const struct score_row *r), void *user, char err[ERR_LEN]);
+/* Raw repetitions of one run, the one with most of them (the newest among equals): figures of two processes never mix. */
+struct timing_row {
+	const char *run_id, *phase;
+	int repetition;
+	bool warmup;
+	int64_t duration_ns, tokens, peak_bytes, kv_bytes_before, kv_bytes_after;
+};
+int store_timings(struct store *s, const char *cell_id, int (*row)(void *user, const struct timing_row *r), void *user, char err[ERR_LEN]);
+/* Name/value pairs of the newest run: environment, models, argv, plan, start and end. */
+int store_settings(struct store *s, int (*row)(void *user, const char *group, const char *name, const char *value), void *user, char err[ERR_LEN]);
+
+/* ---- schema versions ---- */
+enum { STORE_VERSION = 1 }; /* user_version of results/schema.sql */
+struct store_schema {
+	int version;
+	const char *create;         /* makes an empty file the newest version */
+	const char *const *steps;   /* [version - 1]: steps[i] leads from version i + 1 to i + 2 */
+};
+/* store_open with another schema: store_open itself uses schema.sql and STORE_VERSION; tests show the migration with a later one. */
+int store_open_schema(struct store **out, const char *path, const struct store_schema *schema, char err[ERR_LEN]);
+
+#endif

@@ -1,0 +1,301 @@
+/* answer.c: the questions of a context answered by every variant, as batches against one shared cache.
+ *
+ * A pair is (question, variant): its view of the cache, its own short tail, its answer. All pairs of a batch take one step in
+ * one forward call; a batch ends with its longest answer. The batch shrinks to what memory allows; a pair that does not fit alone
+ * is an `oom` answer with the bytes asked for. Greedy decoding; every end token of the model stops an answer. */
+#include "runners/runner_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH_PAIRS = 512 };
+
+struct pair {
+	int question, variant;
+	const struct view *view;
+	const struct prompt_question *pq;
+	struct kv *tail;
+	struct ids out;
+	struct strbuf text;
+	enum runner_finish finish;
+	bool done;
+};
+
+/* Everything of one runner_answer call on one prompt. */
+struct answering {
+	struct runner *r;
+	const struct runner_job *job;
+	const struct prompt *prompt;
+	struct session *session;
+	struct view *view;        /* [n_variants] */
+	char (*view_error)[ERR_LEN];
+	int *view_flags;
+};
+
+static bool wanted(const struct runner_job *job, int q, int v)
+{
+	return !job->wanted || job->wanted(job->user, q, v);
+}
+
+static void prompt_hash(const struct prompt *p, const struct prompt_question *pq, struct ids *all, char out[SHA_LEN])
+{
+	ids_append(all, p->ids.v, p->ids.n);
+	ids_append(all, pq->fed.v, pq->fed.n);
+	sha256_hex(all->v, all->n * sizeof *all->v, out);
+}
+
+/* Fills what every answer of (q, v) has and hands it over. */
+static void answer_emit(const struct answering *a, int q, int v, const struct prompt_question *pq, struct runner_answer *out)
+{
+	const struct runner_info *info = &a->r->info;
+	struct ids all = {0};
+	out->question = q;
+	out->variant = v;
+	out->prefix_tokens = a->prompt->prefix;
+	out->context_tokens = a->prompt->context;
+	out->question_tokens = (int)(pq->text.n + pq->fed.n);
+	out->message = out->message ? out->message : "";
+	out->text = out->text ? out->text : "";
+	if (info->max_positions && (int64_t)a->prompt->ids.n > info->max_positions)
+		out->flags |= FLAG_BEYOND_TRAINED;
+	out->kv_bytes_full = kv_bytes_for(a->r->device, info->head_dim, (int64_t)a->prompt->ids.n * info->layers * info->kv_heads);
+	prompt_hash(a->prompt, pq, &all, out->prompt_sha256);
+	out->prompt_ids = all.v;
+	a->job->done(a->job->user, out);
+	ids_free(&all);
+}
+
+static void answer_failed(const struct answering *a, int q, int v, const struct prompt_question *pq, enum runner_status status, int flags, int64_t oom,
+	const char *message)
+{
+	struct runner_answer out = {.status = status, .message = message, .flags = flags, .oom_bytes = oom};
+	answer_emit(a, q, v, pq, &out);
+}
+
+static void answer_done(const struct answering *a, const struct pair *p)
+{
+	const struct view *w = p->view;
+	bool empty = true;
+	for (size_t i = 0; i < p->text.len && empty; i++)
+		empty = p->text.text[i] == ' ' || p->text.text[i] == '\n';
+	struct runner_answer out = {.status = ANSWER_OK, .text = p->text.text, .ids = p->out.v, .n_ids = (int)p->out.n, .finish = p->finish,
+		.flags = a->view_flags[p->variant] | (empty ? FLAG_EMPTY : 0), .kept = w->kept_context, .kept_total = w->kept_total,
+		.kv_bytes_kept = kv_bytes_for(a->r->device, a->r->info.head_dim, w->rows)};
+	answer_emit(a, p->question, p->variant, p->pq, &out);
+}
+
+static bool is_eos(const struct model_config *c, int32_t id)
+{
+	for (int i = 0; i < c->n_eos; i++)
+		if (c->eos[i] == id)
+			return true;
+	return false;
+}
+
+/* Appends the new token; decides whether the answer has ended. */
+static void pair_step(struct runner *r, struct pair *p, const struct runner_question *q, int32_t id)
+{
+	ids_add(&p->out, id);
+	if (is_eos(forward_config(r->forward), id)) {
+		p->done = true;
+		p->finish = FINISH_STOP;
+	} else if ((int)p->out.n >= q->max_new_tokens) {
+		p->done = true;
+		p->finish = FINISH_LENGTH;
+	}
+	if (!p->done && !q->n_stops)
+		return;
+	p->text.len = 0;
+	strbuf_puts(&p->text, "");
+	tokenizer_decode(r->tokenizer, p->out.v, p->out.n, true, &p->text);
+	for (int i = 0; i < q->n_stops; i++) {
+		char *hit = strstr(p->text.text, q->stops[i]);
+		if (!hit)
+			continue;
+		p->text.len = (size_t)(hit - p->text.text);
+		*hit = 0;
+		p->done = true;
+		p->finish = FINISH_STOP;
+	}
+}
+
+static int64_t tail_tokens(const struct pair *p, const struct runner_job *job)
+{
+	return (int64_t)p->pq->fed.n + job->questions[p->question].max_new_tokens;
+}
+
+/* One step of the batch: every pair that goes on gets its ids fed. first = the question, else the latest token. */
+static int batch_step(const struct answering *a, struct pair *p, int n, bool first, char err[ERR_LEN])
+{
+	struct runner *r = a->r;
+	struct forward_seq *seq = mem_new((size_t)n, sizeof *seq);
+	int32_t *next = mem_new((size_t)n, sizeof *next);
+	int *who = mem_new((size_t)n, sizeof *who), active = 0;
+	int64_t seen = (int64_t)a->prompt->ids.n;
+	for (int i = 0; i < n; i++) {
+		if (p[i].done)
+			continue;
+		const int32_t *ids = first ? p[i].pq->fed.v : &p[i].out.v[p[i].out.n - 1];
+		int64_t pos0 = first ? seen : seen + (int64_t)p[i].pq->fed.n + (int64_t)p[i].out.n - 1;
+		seq[active] = (struct forward_seq){ids, first ? (int)p[i].pq->fed.n : 1, pos0, a->session->kv, p[i].view->kept, p[i].tail};
+		who[active++] = i;
+	}
+	int rc = active ? forward_run(r->forward, seq, active, NULL, 0, next, NULL, err) : 0;
+	r->counters.forward_calls += active > 0;
+	r->counters.decode_tokens += first ? 0 : active;
+	for (int i = 0; i < active && !rc; i++) {
+		if (next[i] < 0)
+			rc = err_set(err, "the logits are not a number");
+		else
+			pair_step(r, &p[who[i]], &a->job->questions[p[who[i]].question], next[i]);
+	}
+	free(seq);
+	free(next);
+	free(who);
+	return rc ? -1 : active;
+}
+
+/* Answers n pairs together. 0, 1 = stopped, -1 = a forward call failed. */
+static int batch_answer(const struct answering *a, struct pair *p, int n, char err[ERR_LEN])
+{
+	int left = n;
+	for (bool first = true; left > 0; first = false) {
+		if (a->job->stop && a->job->stop(a->job->user))
+			return 1;
+		if (batch_step(a, p, n, first, err) < 0)
+			return -1;
+		left = 0;
+		for (int i = 0; i < n; i++)
+			left += !p[i].done;
+		if (a->job->progress)
+			a->job->progress(a->job->user, "answer", n - left, n);
+	}
+	return 0;
+}
+
+static void pair_free(struct pair *p)
+{
+	kv_free(p->tail);
+	ids_free(&p->out);
+	strbuf_free(&p->text);
+}
+
+/* Takes pairs while their tails fit in memory. Returns how many; 0 = not even one (bytes asked in *oom). */
+static int batch_fill(const struct answering *a, struct pair *p, int n, int64_t *oom)
+{
+	int taken = 0;
+	while (taken < n && taken < BATCH_PAIRS) {
+		int64_t tokens = tail_tokens(&p[taken], a->job);
+		*oom = kv_bytes_for(a->r->device, a->r->info.head_dim, tokens * a->r->info.layers * a->r->info.kv_heads);
+		if (device_bytes(a->r->device) + *oom > a->r->info.memory_limit_bytes || !(p[taken].tail = cache_new(a->r, tokens)))
+			break;
+		taken++;
+	}
+	return taken;
+}
+
+static int pairs_answer(const struct answering *a, struct pair *p, int n, char err[ERR_LEN])
+{
+	int rc = 0;
+	for (int at = 0; at < n && rc != 1;) {
+		int64_t oom = 0;
+		int taken = batch_fill(a, p + at, n - at, &oom);
+		if (!taken) {
+			answer_failed(a, p[at].question, p[at].variant, p[at].pq, ANSWER_OOM, 0, oom, "no memory for the answer's own cache");
+			at++;
+			continue;
+		}
+		rc = batch_answer(a, p + at, taken, err);
+		for (int i = at; i < at + taken; i++) {
+			if (!rc)
+				answer_done(a, &p[i]);
+			else if (rc < 0)
+				answer_failed(a, p[i].question, p[i].variant, p[i].pq, ANSWER_FAILED, 0, 0, err);
+			pair_free(&p[i]);
+		}
+		at += taken;
+	}
+	return rc == 1 ? 1 : 0;
+}
+
+/* Selects for every variant that some question still wants. */
+static void views_make(struct answering *a, const bool *needed)
+{
+	for (int v = 0; v < a->job->n_variants; v++)
+		if (needed[v] && view_make(&a->view[v], a->session, v, a->job->variants[v].retained, &a->view_flags[v], a->view_error[v]) &&
+			!a->view_error[v][0])
+			err_set(a->view_error[v], "selection failed");
+}
+
+/* All wanted pairs of questions [q0, q1) on one prompt. */
+static int prompt_answer(struct runner *r, const struct runner_job *job, const struct prompt *prompt, const struct prompt_question *pq, int q0, int q1,
+	char err[ERR_LEN])
+{
+	int nv = job->n_variants, n = 0, rc;
+	bool *needed = mem_new((size_t)nv, sizeof *needed);
+	struct pair *pairs = mem_new((size_t)nv * (size_t)(q1 - q0), sizeof *pairs);
+	struct session session = {0};
+	struct answering a = {r, job, prompt, &session, mem_new((size_t)nv, sizeof(struct view)), mem_new((size_t)nv, ERR_LEN),
+		mem_new((size_t)nv, sizeof(int))};
+	for (int q = q0; q < q1; q++)
+		for (int v = 0; v < nv; v++)
+			if (wanted(job, q, v)) {
+				needed[v] = true;
+				pairs[n++] = (struct pair){.question = q, .variant = v, .view = &a.view[v], .pq = &pq[q - q0]};
+			}
+	int64_t oom = 0;
+	rc = n ? session_open(&session, r, job, prompt, needed, &oom, err) : 0;
+	if (rc == 0)
+		views_make(&a, needed);
+	int good = 0;
+	for (int i = 0; i < n && rc != 1; i++) {
+		int v = pairs[i].variant;
+		if (rc < 0)
+			answer_failed(&a, pairs[i].question, v, pairs[i].pq, rc == -2 ? ANSWER_OOM : ANSWER_FAILED, 0, oom, err);
+		else if (a.view_error[v][0])
+			answer_failed(&a, pairs[i].question, v, pairs[i].pq, ANSWER_FAILED, a.view_flags[v], 0, a.view_error[v]);
+		else
+			pairs[good++] = pairs[i];
+	}
+	if (rc == 0)
+		rc = pairs_answer(&a, pairs, good, err);
+	for (int v = 0; v < nv; v++)
+		view_free(&a.view[v]);
+	session_close(&session);
+	free(a.view);
+	free(a.view_error);
+	free(a.view_flags);
+	free(pairs);
+	free(needed);
+	return rc == 1 ? 1 : 0;
+}
+
+static int length_check(const struct runner *r, const struct prompt *p, char err[ERR_LEN])
+{
+	int64_t n = (int64_t)p->ids.n, max = r->info.max_positions;
+	if (max && n > max && !r->allow_long)
+		return err_set(err, "the prompt has %lld tokens, %s was made for %lld: --allow-long runs it all the same, flagged", (long long)n,
+			r->info.name, (long long)max);
+	return 0;
+}
+
+int runner_answer(struct runner *r, const struct runner_job *job, char err[ERR_LEN])
+{
+	bool aware = job->protocol == PROTOCOL_AWARE;
+	int rc = 0, nq = job->n_questions;
+	struct prompt_question *pq = mem_new((size_t)nq, sizeof *pq);
+	struct prompt prompt = {0};
+	for (int q = 0; q < nq && !rc; q++) {
+		prompt_free(&prompt);
+		rc = prompt_make(r, job, q, &prompt, &pq[q], err) || length_check(r, &prompt, err) ? -1 : 0;
+		if (!rc && aware)
+			rc = prompt_answer(r, job, &prompt, &pq[q], q, q + 1, err);
+	}
+	if (!rc && !aware)
+		rc = prompt_answer(r, job, &prompt, pq, 0, nq, err);
+	for (int q = 0; q < nq; q++)
+		prompt_question_free(&pq[q]);
+	free(pq);
+	prompt_free(&prompt);
+	return rc;
+}

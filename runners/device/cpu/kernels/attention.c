@@ -1,0 +1,294 @@
+/* attention.c: tiled attention with online softmax, and probabilities reduced over queries.
+ *
+ * Key blocks of ATTN_BLOCK are packed once an item: K transposed into panels [TILE_COLS keys] of [d][TILE_COLS], V into panels of
+ * [keys][TILE_COLS channels], both fp32. Rows (query x head of the group) go through in register tiles of TILE_ROWS:
+ * logits = Q K^T (sum over channels, ascending), softmax of the tile, out += P V (sum over keys, ascending).
+ * Keys a row does not see have p = 0 exactly, so a row's bits are the same whichever rows share its tile and however many keys
+ * behind its own stand in the block. Logits are scaled inside 2^x: p = 2^(s c - m c), c = scale log2 e. */
+#include "runners/device/cpu/kernels/simd.h"
+
+enum {
+	Q_LD = HEAD_DIM_MAX + 16, /* a constant row length lets the tile address its rows by displacement */
+	D_MAX = HEAD_DIM_MAX,
+};
+
+/* ---- packing ---- */
+
+/* VL x VL transpose: log2(VL) rounds of interleaving row i with row i + VL/2. */
+INLINE void transpose(vf r[VL])
+{
+	vi low, high;
+	for (int i = 0; i < VL; i++) {
+		low[i] = i / 2 + i % 2 * VL;
+		high[i] = low[i] + VL / 2;
+	}
+#pragma GCC unroll 4
+	for (int round = 1; round < VL; round *= 2) {
+		vf t[VL];
+#pragma GCC unroll 8
+		for (int i = 0; i < VL / 2; i++) {
+			t[2 * i] = __builtin_shuffle(r[i], r[i + VL / 2], low);
+			t[2 * i + 1] = __builtin_shuffle(r[i], r[i + VL / 2], high);
+		}
+#pragma GCC unroll 16
+		for (int i = 0; i < VL; i++)
+			r[i] = t[i];
+	}
+}
+
+INLINE int64_t row_of(const struct segment *s, int64_t key)
+{
+	return s->index ? s->index[key] : key;
+}
+
+INLINE vf load_channels(const void *base, int64_t at, bool bf16)
+{
+	return bf16 ? vf_from_bf16((const uint16_t *)base + at) : vf_load((const float *)base + at);
+}
+INLINE float load_channel(const void *base, int64_t at, bool bf16)
+{
+	return bf16 ? bf16_to(((const uint16_t *)base)[at]) : ((const float *)base)[at];
+}
+
+/* Keys [first, first+n) to kp[key / TILE_COLS][d][TILE_COLS]. Columns behind n in the last group of VL repeat the last key: they are masked. */
+INLINE void pack_keys_as(bool bf16, float *kp, const struct segment *s, int64_t first, int64_t n, int d)
+{
+	for (int64_t j = 0; j < n; j += VL) {
+		float *dst = kp + j / TILE_COLS * TILE_COLS * d + j % TILE_COLS;
+		int64_t row[VL];
+		for (int i = 0; i < VL; i++)
+			row[i] = row_of(s, first + (j + i < n ? j + i : n - 1)) * d;
+		int t = 0;
+		for (; t + VL <= d; t += VL) {
+			vf r[VL];
+#pragma GCC unroll 16
+			for (int i = 0; i < VL; i++)
+				r[i] = load_channels(s->k, row[i] + t, bf16);
+			transpose(r);
+#pragma GCC unroll 16
+			for (int i = 0; i < VL; i++)
+				vf_store(dst + (t + i) * TILE_COLS, r[i]);
+		}
+		for (; t < d; t++)
+			for (int i = 0; i < VL; i++)
+				dst[t * TILE_COLS + i] = load_channel(s->k, row[i] + t, bf16);
+		if (j + VL >= n && j % TILE_COLS == 0) /* the tile reads both halves of the panel */
+			for (t = 0; t < d; t++)
+				vf_store(dst + t * TILE_COLS + VL, vf_set(0));
+	}
+}
+static void pack_keys(float *kp, const struct segment *s, int64_t first, int64_t n, int d, bool bf16)
+{
+	if (bf16)
+		pack_keys_as(true, kp, s, first, n, d);
+	else
+		pack_keys_as(false, kp, s, first, n, d);
+}
+
+/* Values to vp[channel / TILE_COLS][ATTN_BLOCK keys][TILE_COLS], zeros behind d. */
+INLINE void pack_values_as(bool bf16, float *vp, const struct segment *s, int64_t first, int64_t n, int d)
+{
+	int64_t d_pad = round_up(d, TILE_COLS);
+	for (int64_t key = 0; key < n; key++) {
+		int64_t row = row_of(s, first + key) * d;
+		int t = 0;
+		for (; t + VL <= d; t += VL)
+			vf_store(vp + (t / TILE_COLS * ATTN_BLOCK + key) * TILE_COLS + t % TILE_COLS, load_channels(s->v, row + t, bf16));
+		for (; t < d_pad; t++)
+			vp[(t / TILE_COLS * ATTN_BLOCK + key) * TILE_COLS + t % TILE_COLS] = t < d ? load_channel(s->v, row + t, bf16) : 0;
+	}
+}
+static void pack_values(float *vp, const struct segment *s, int64_t first, int64_t n, int d, bool bf16)
+{
+	if (bf16)
+		pack_values_as(true, vp, s, first, n, d);
+	else
+		pack_values_as(false, vp, s, first, n, d);
+}
+
+static void pack_query(float *dst, const float *q, int d, bool bf16)
+{
+	int t = 0;
+	for (; t + VL <= d; t += VL)
+		vf_store(dst + t, bf16 ? vf_round_bf16(vf_load(q + t)) : vf_load(q + t));
+	for (; t < d; t++)
+		dst[t] = bf16 ? bf16_round(q[t]) : q[t];
+}
+
+/* logits[rows][ATTN_BLOCK] of a row tile against the first n packed keys (whole panels). */
+INLINE void logits_tile(int rows, const float *q, const float *kp, int64_t n, int d, float *logits)
+{
+	for (int64_t j = 0; j < n; j += TILE_COLS)
+		tile_f32(rows, q, Q_LD, 1, kp + j * d, TILE_COLS, d, logits + j, ATTN_BLOCK, false);
+}
+static void logits_of(int64_t rows, const float *q, const float *kp, int64_t n, int d, float *logits)
+{
+	FOR_ROWS(rows, logits_tile(ROWS, q, kp, n, d, logits));
+}
+
+/* out[rows][d_pad] += p[rows][ATTN_BLOCK] over n packed values */
+INLINE void values_tile(int rows, const float *p, const float *vp, int64_t n, int64_t d_pad, float *out)
+{
+	for (int64_t t = 0; t < d_pad; t += TILE_COLS)
+		tile_f32(rows, p, ATTN_BLOCK, 1, vp + t * ATTN_BLOCK, TILE_COLS, n, out + t, d_pad, true);
+}
+static void add_values(int64_t rows, const float *p, const float *vp, int64_t n, int64_t d_pad, float *out)
+{
+	FOR_ROWS(rows, values_tile(ROWS, p, vp, n, d_pad, out));
+}
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+	return x < low ? low : x > high ? high : x;
+}
+
+/* ---- attention ---- */
+
+struct online { /* of each row: */
+	float max[ATTN_ROWS]; /* largest logit so far, unscaled */
+	float sum[ATTN_ROWS]; /* of p relative to max */
+};
+
+/* s[0, width) holds logits, the first n of them seen; becomes p. Returns what out and sum of earlier blocks are multiplied by. */
+static float softmax_row(float *s, int64_t n, int64_t width, float c, float *max, float *sum)
+{
+	vf most = vf_set(-INFINITY);
+	for (int64_t j = 0; j < width; j += VL) {
+		vf x = vf_load(s + j);
+		if (j + VL > n) {
+			x = vf_first(x, n - j, -INFINITY);
+			vf_store(s + j, x);
+		}
+		most = vf_max(most, x);
+	}
+	float m = vf_highest(most), old = *max, rescale = 1;
+	if (!(m <= old)) {
+		rescale = vf_exp2(vf_set((old - m) * c))[0];
+		*max = m;
+	} else
+		m = old;
+	vf total = vf_set(0), mc = vf_set(-m * c), cs = vf_set(c);
+	for (int64_t j = 0; j < width; j += VL) {
+		vf p = vf_exp2(vf_fma(vf_load(s + j), cs, mc));
+		vf_store(s + j, p);
+		total += p;
+	}
+	*sum = *sum * rescale + vf_sum(total);
+	return rescale;
+}
+
+void ISA(attend)(const struct attend_item *a, void *scratch)
+{
+	int d = a->d, g = a->g;
+	int64_t d_pad = round_up(d, TILE_COLS), rows = a->queries * g;
+	float *kp = scratch, *vp = kp + ATTN_BLOCK * D_MAX, *q = vp + ATTN_BLOCK * D_MAX, *out = q + ATTN_ROWS * Q_LD,
+	      *tile = out + ATTN_ROWS * D_MAX;
+	struct online *state = (struct online *)(tile + TILE_ROWS * ATTN_BLOCK);
+	float c = a->scale * LOG2E;
+
+	for (int64_t r = 0; r < rows; r++) {
+		pack_query(q + r * Q_LD, a->q + r / g * a->q_ld + r % g * d, d, a->bf16);
+		state->max[r] = -INFINITY;
+		state->sum[r] = 0;
+	}
+	memset(out, 0, (size_t)(rows * d_pad) * sizeof *out);
+
+	for (int s = 0; s < a->n_seg; s++) {
+		const struct segment *seg = &a->seg[s];
+		bool last = s == a->n_seg - 1;
+		int64_t step = last && a->causal ? 1 : 0, seen = last ? a->seen : seg->n; /* query i sees seen + i*step keys */
+		int64_t end = clamp(seen + (a->queries - 1) * step, 0, seg->n);
+		for (int64_t b = 0; b < end; b += ATTN_BLOCK) {
+			int64_t n = end - b < ATTN_BLOCK ? end - b : ATTN_BLOCK;
+			pack_keys(kp, seg, b, n, d, a->bf16);
+			if (a->out)
+				pack_values(vp, seg, b, n, d, a->bf16);
+			for (int64_t r0 = 0; r0 < rows; r0 += TILE_ROWS) {
+				int64_t tile_rows = rows - r0 < TILE_ROWS ? rows - r0 : TILE_ROWS;
+				int64_t keys = clamp(seen + (r0 + tile_rows - 1) / g * step - b, 0, n), width = round_up(keys, TILE_COLS);
+				if (keys == 0)
+					continue;
+				logits_of(tile_rows, q + r0 * Q_LD, kp, keys, d, tile);
+				for (int64_t i = 0; i < tile_rows; i++) {
+					int64_t r = r0 + i, n_seen = clamp(seen + r / g * step - b, 0, n);
+					if (n_seen == 0) { /* before its first key everything stays as it is */
+						memset(tile + i * ATTN_BLOCK, 0, (size_t)width * sizeof *tile);
+						continue;
+					}
+					float rescale = softmax_row(tile + i * ATTN_BLOCK, n_seen, width, c, &state->max[r], &state->sum[r]);
+					if (rescale != 1 && a->out)
+						for (int64_t t = 0; t < d_pad; t += VL)
+							vf_store(out + r * d_pad + t, vf_load(out + r * d_pad + t) * rescale);
+				}
+				if (a->out)
+					add_values(tile_rows, tile, vp, keys, d_pad, out + r0 * d_pad);
+			}
+		}
+	}
+	for (int64_t r = 0; r < rows; r++) {
+		float inverse = 1 / state->sum[r];
+		for (int t = 0; a->out && t < d; t++)
+			a->out[r / g * a->out_ld + r % g * d + t] = out[r * d_pad + t] * inverse;
+		if (a->lse)
+			a->lse[r / g * a->lse_ld + r % g] = state->max[r] * a->scale + logf(state->sum[r]);
+	}
+}
+
+/* ---- probabilities reduced over queries ---- */
+
+/* acc (+)= p over one key block: the running reduction of one output row */
+INLINE void accumulate(float *acc, const float *p, int64_t width, bool max, float weight)
+{
+	for (int64_t j = 0; j < width; j += VL) {
+		vf x = vf_load(acc + j), y = vf_load(p + j);
+		vf_store(acc + j, max ? vf_max(x, y) : vf_fma(y, vf_set(weight), x));
+	}
+}
+
+void ISA(reduce)(const struct reduce_item *a, void *scratch)
+{
+	int d = a->d, g = a->g;
+	int64_t n = a->keys.n, rows = a->queries * g, width = round_up(n, TILE_COLS);
+	int outs = a->group == GROUP_NONE ? g : 1;
+	float *kp = scratch, *q = kp + ATTN_BLOCK * D_MAX, *tile = q + TILE_ROWS * Q_LD, *most = tile + TILE_ROWS * ATTN_BLOCK,
+	      *acc = most + ATTN_BLOCK; /* acc[outs][ATTN_BLOCK], outs <= ATTN_ROWS */
+	vf c = vf_set(a->scale * LOG2E);
+	float weight = a->group == GROUP_MEAN ? 1 / (float)g : 1;
+	bool max = a->reduce == REDUCE_MAX;
+
+	pack_keys(kp, &a->keys, 0, n, d, a->bf16);
+	for (int h = 0; h < outs; h++)
+		memcpy(acc + h * ATTN_BLOCK, a->out + h * a->out_ld, (size_t)n * sizeof *acc);
+	for (int64_t r0 = 0; r0 < rows; r0 += TILE_ROWS) {
+		int64_t tile_rows = rows - r0 < TILE_ROWS ? rows - r0 : TILE_ROWS, step = a->causal ? 1 : 0;
+		if (a->seen + (r0 + tile_rows - 1) / g * step <= 0)
+			continue;
+		for (int64_t i = 0; i < tile_rows; i++)
+			pack_query(q + i * Q_LD, a->q + (r0 + i) / g * a->q_ld + (r0 + i) % g * d, d, a->bf16);
+		logits_of(tile_rows, q, kp, n, d, tile);
+		for (int64_t i = 0; i < tile_rows; i++) {
+			int64_t query = (r0 + i) / g, h = (r0 + i) % g, n_seen = clamp(a->seen + query * step, 0, n);
+			float *p = tile + i * ATTN_BLOCK;
+			vf lse = vf_set(-a->lse[query * a->lse_ld + h] * LOG2E);
+			if (n_seen == 0)
+				continue; /* zeros would change nothing */
+			for (int64_t j = 0; j < width; j += VL) {
+				vf x = vf_exp2(vf_fma(vf_load(p + j), c, lse));
+				vf_store(p + j, j + VL > n_seen ? vf_first(x, n_seen - j, 0) : x);
+			}
+			if (a->group == GROUP_NONE)
+				accumulate(acc + h * ATTN_BLOCK, p, width, max, 1);
+			else if (a->group == GROUP_MEAN)
+				accumulate(acc, p, width, max, weight);
+			else {
+				if (h == 0)
+					memset(most, 0, ATTN_BLOCK * sizeof *most);
+				accumulate(most, p, width, true, 1);
+				if (h == g - 1)
+					accumulate(acc, most, width, max, 1);
+			}
+		}
+	}
+	for (int h = 0; h < outs; h++)
+		memcpy(a->out + h * a->out_ld, acc + h * ATTN_BLOCK, (size_t)n * sizeof *acc);
+}

@@ -1,0 +1,57 @@
+/* rows.c: RMSNorm, RoPE and SwiGLU of one row. */
+#include "runners/device/cpu/kernels/simd.h"
+
+void ISA(rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps)
+{
+	vf s[4] = {{0}};
+	int64_t i = 0;
+	for (; i + 4 * VL <= n; i += 4 * VL)
+#pragma GCC unroll 4
+		for (int j = 0; j < 4; j++) {
+			vf v = vf_load(x + i + j * VL);
+			s[j] = vf_fma(v, v, s[j]);
+		}
+	float sum = vf_sum((s[0] + s[1]) + (s[2] + s[3]));
+	for (; i < n; i++)
+		sum += x[i] * x[i];
+	float scale = 1 / sqrtf(sum / (float)n + eps);
+	for (i = 0; i + VL <= n; i += VL)
+		vf_store(out + i, vf_load(x + i) * scale * vf_load(w + i));
+	for (; i < n; i++)
+		out[i] = x[i] * scale * w[i];
+}
+
+void ISA(rope)(float *x, const float *cos, const float *sin, int d)
+{
+	int half = d / 2, t = 0;
+	for (; t + VL <= half; t += VL) {
+		vf a = vf_load(x + t), b = vf_load(x + t + half), c = vf_load(cos + t), s = vf_load(sin + t);
+		vf_store(x + t, a * c - b * s);
+		vf_store(x + t + half, b * c + a * s);
+	}
+	for (; t < half; t++) {
+		float a = x[t], b = x[t + half];
+		x[t] = a * cos[t] - b * sin[t];
+		x[t + half] = b * cos[t] + a * sin[t];
+	}
+}
+
+INLINE vf silu(vf x)
+{
+	vf e = x * -LOG2E;
+	return x / (1.0f + vf_exp2(vf_select(e > 126.0f, vf_set(126), e))); /* beyond: x / 2^126 stands for 0 */
+}
+
+void ISA(swiglu)(float *out, const float *gate, const float *up, int64_t n)
+{
+	int64_t i = 0;
+	for (; i + VL <= n; i += VL)
+		vf_store(out + i, silu(vf_load(gate + i)) * vf_load(up + i));
+	if (i < n) { /* the rest through a vector too: an element's bits do not depend on its column */
+		float g[VL] = {0}, u[VL] = {0};
+		memcpy(g, gate + i, (size_t)(n - i) * 4);
+		memcpy(u, up + i, (size_t)(n - i) * 4);
+		vf_store(g, silu(vf_load(g)) * vf_load(u));
+		memcpy(out + i, g, (size_t)(n - i) * 4);
+	}
+}

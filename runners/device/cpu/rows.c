@@ -1,0 +1,95 @@
+/* rows.c: the operations that work on each row alone: norms, RoPE, SwiGLU. */
+#include "runners/device/cpu/cpu.h"
+
+struct rows_job {
+	const struct cpu_kernels *kernels;
+	float *out;
+	const float *x, *w;
+	int64_t out_ld, x_ld, n;
+	int heads, d;
+	float eps;
+};
+
+static void norm_row(void *arg, int64_t r, int thread)
+{
+	struct rows_job *j = arg;
+	(void)thread;
+	j->kernels->rmsnorm(j->out + r * j->out_ld, j->x + r * j->x_ld, j->w, j->n, j->eps);
+}
+
+int op_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, int64_t rows)
+{
+	if (rows > x->rows || rows > out->rows || out->cols < w->cols || x->cols < w->cols)
+		return device_fail(q->d, "op_rmsnorm: %lld rows of %lld do not fit", (long long)rows, (long long)w->cols);
+	pool_run(q->d->pool, rows, norm_row,
+		&(struct rows_job){.kernels = q->d->kernels, .out = out->x, .x = x->x, .w = w->x, .out_ld = out->cols, .x_ld = x->cols, .n = w->cols,
+			.eps = eps});
+	return 0;
+}
+
+static void head_norm_row(void *arg, int64_t r, int thread)
+{
+	struct rows_job *j = arg;
+	(void)thread;
+	for (int h = 0; h < j->heads; h++) {
+		float *x = j->out + r * j->out_ld + h * j->d;
+		j->kernels->rmsnorm(x, x, j->w, j->d, j->eps);
+	}
+}
+
+int op_head_norm(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps, int64_t rows)
+{
+	if (rows > x->rows || col0 < 0 || col0 + (int64_t)heads * d > x->cols || w->cols < d)
+		return device_fail(q->d, "op_head_norm: %d heads of %d from column %lld of %lld", heads, d, (long long)col0, (long long)x->cols);
+	pool_run(q->d->pool, rows, head_norm_row,
+		&(struct rows_job){.kernels = q->d->kernels, .out = x->x + col0, .w = w->x, .out_ld = x->cols, .heads = heads, .d = d, .eps = eps});
+	return 0;
+}
+
+int op_rope_table(struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows)
+{
+	if (rows > cs->rows || d % 2 || cs->cols < d)
+		return device_fail(q->d, "op_rope_table: %lld rows of %d do not fit", (long long)rows, d);
+	for (int64_t r = 0; r < rows; r++)
+		for (int t = 0; t < d / 2; t++) {
+			float angle = (float)positions[r] * (float)inv_freq[t];
+			cs->x[r * cs->cols + t] = cosf(angle) * (float)mscale;
+			cs->x[r * cs->cols + d / 2 + t] = sinf(angle) * (float)mscale;
+		}
+	return 0;
+}
+
+static void rope_row(void *arg, int64_t r, int thread)
+{
+	struct rows_job *j = arg;
+	const float *cs = j->x + r * j->x_ld;
+	(void)thread;
+	for (int h = 0; h < j->heads; h++)
+		j->kernels->rope(j->out + r * j->out_ld + h * j->d, cs, cs + j->d / 2, j->d);
+}
+
+int op_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows)
+{
+	if (rows > x->rows || rows > cs->rows || d % 2 || cs->cols < d || col0 < 0 || col0 + (int64_t)heads * d > x->cols)
+		return device_fail(q->d, "op_rope: %d heads of %d from column %lld of %lld", heads, d, (long long)col0, (long long)x->cols);
+	pool_run(q->d->pool, rows, rope_row,
+		&(struct rows_job){.kernels = q->d->kernels, .out = x->x + col0, .x = cs->x, .out_ld = x->cols, .x_ld = cs->cols, .heads = heads, .d = d});
+	return 0;
+}
+
+static void swiglu_row(void *arg, int64_t r, int thread)
+{
+	struct rows_job *j = arg;
+	const float *gate = j->x + r * j->x_ld;
+	(void)thread;
+	j->kernels->swiglu(j->out + r * j->out_ld, gate, gate + j->n, j->n);
+}
+
+int op_swiglu(struct queue *q, struct tensor *out, const struct tensor *gate_up, int64_t f, int64_t rows)
+{
+	if (rows > out->rows || rows > gate_up->rows || out->cols < f || gate_up->cols < 2 * f)
+		return device_fail(q->d, "op_swiglu: %lld rows of %lld do not fit", (long long)rows, (long long)f);
+	pool_run(q->d->pool, rows, swiglu_row,
+		&(struct rows_job){.kernels = q->d->kernels, .out = out->x, .x = gate_up->x, .out_ld = out->cols, .x_ld = gate_up->cols, .n = f});
+	return 0;
+}

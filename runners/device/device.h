@@ -1,0 +1,163 @@
+/* device.h: the one border between the forward pass and the machine: opaque tensors and about thirty operations.
+ *
+ * The CPU implements it (cpu/, one operation a file); CUDA will implement the same header. Written for both:
+ * - work is put on a queue and runs in the order it was put there; queue_sync waits. A CPU queue runs at once.
+ * - memory behind a tensor, weight, kv or kept belongs to the device; the host reads and writes it by tensor_read/_write only.
+ * - operations never allocate what outlives them and never block on the host, unless their comment says "synchronises".
+ * - an operation returns 0, or -1 when it could not be started; device_error() then says why (sticky on a GPU).
+ *
+ * Precision: fp32 keeps everything in fp32. bf16 rounds (nearest even) the inputs of linear layers, K, V and Q in attention to
+ * bf16; sums, softmax, norms, RoPE, the residual stream and every score stay fp32.
+ *
+ * Determinism: each output element is one sum over k in ascending order with one accumulator, for any number of rows, threads
+ * and sequences a call; attention visits the keys of a sequence in blocks of ATTN_BLOCK counted from each segment's start. So a
+ * row's bits depend on that row's inputs alone. Blocking may differ in rows and columns only. */
+#ifndef KVB_DEVICE_H
+#define KVB_DEVICE_H
+
+#include "harness/base/base.h"
+
+enum { ATTN_BLOCK = 128 }; /* keys a block of online softmax */
+
+struct device;
+struct queue;
+struct tensor;  /* [rows, cols] of the device's activation type (fp32 on the CPU) */
+struct weight;  /* [n, k] packed for y = x W^T */
+struct kv;      /* K and V of all layers: rows of head_dim for each (layer, KV head), each with its own capacity and length */
+struct kept;    /* index lists for each (layer, KV head): a view of a kv */
+
+/* ---- device ---- */
+struct device_options {
+	const char *name;       /* "auto", "cpu" */
+	const char *precision;  /* "fp32" | "bf16" */
+	const char *isa;        /* NULL = best; see runner.h */
+	int threads;            /* 0 = all cores */
+	int64_t memory_bytes;   /* allocations beyond this fail with out of memory; 0 = no limit */
+};
+int device_open(struct device **out, const struct device_options *o, char err[ERR_LEN]);
+void device_close(struct device *d);
+const char *device_name(const struct device *d);     /* "cpu" */
+const char *device_isa(const struct device *d);      /* "avx512" */
+const char *device_isa_why(const struct device *d);
+int device_threads(const struct device *d);
+bool device_is_bf16(const struct device *d);
+int64_t device_bytes(const struct device *d);        /* allocated now */
+int64_t device_peak_bytes(const struct device *d);
+void device_peak_reset(struct device *d);            /* peak = now */
+const char *device_error(const struct device *d);    /* last failure; "" = none */
+bool device_oom(const struct device *d, int64_t *asked); /* the last failure was memory; bytes asked for */
+/* Host loops (scorers): runs fn(arg, i) for i in [0,n) on the device's thread pool; returns when all are done. */
+void device_parallel(struct device *d, int64_t n, void (*fn)(void *arg, int64_t i), void *arg);
+
+struct queue *queue_new(struct device *d);
+void queue_free(struct queue *q);
+int queue_sync(struct queue *q);
+struct device *queue_device(struct queue *q);
+
+/* ---- memory ---- */
+struct tensor *tensor_new(struct device *d, int64_t rows, int64_t cols); /* NULL = out of memory. Not zeroed */
+void tensor_free(struct tensor *t);
+int64_t tensor_rows(const struct tensor *t);
+int64_t tensor_cols(const struct tensor *t);
+int tensor_write(struct queue *q, struct tensor *t, int64_t row0, int64_t rows, const float *host); /* host is copied */
+int tensor_read(struct queue *q, const struct tensor *t, int64_t row0, int64_t rows, float *host);  /* synchronises */
+int tensor_fill(struct queue *q, struct tensor *t, float value);
+
+/* Packs W from rows handed over in blocks (any thread, any order of blocks): rows(user, row0, n, out[n][k]). */
+typedef int (*weight_rows_fn)(void *user, int64_t row0, int64_t n, float *out, char err[ERR_LEN]);
+struct weight *weight_new(struct device *d, int64_t n, int64_t k, weight_rows_fn rows, void *user, char err[ERR_LEN]);
+void weight_free(struct weight *w);
+int64_t weight_bytes(const struct device *d, int64_t n, int64_t k); /* what weight_new will take */
+
+/* ---- linear algebra and the small operations ----
+ * rows: only the first `rows` rows of the tensors take part. */
+int op_embed(struct queue *q, struct tensor *out, const struct weight *table, const int32_t *ids, int64_t rows); /* ids: host */
+int op_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, int64_t rows);
+/* out[r, c] = (add ? out[r, c] : 0) + bias[col0 + c] + sum_k x[r, k] W[col0 + c, k], c < cols. bias [1, n] or NULL.
+ * col0 is a multiple of 32. */
+int op_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias, int64_t col0,
+	int64_t cols, bool add, int64_t rows);
+/* RMSNorm over each head's d channels with one weight [1, d] (Qwen3). x [rows, >= col0 + heads*d], in place from column col0. */
+int op_head_norm(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps, int64_t rows);
+/* cos | sin of row's position, [rows, d]: angle = (float)position * (float)inv_freq[t], as transformers; times mscale. positions, inv_freq: host. */
+int op_rope_table(struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows);
+/* Rotates halves (t with t + d/2) of `heads` heads from column col0, in place. */
+int op_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows);
+/* out[r, i] = silu(gate_up[r, i]) * gate_up[r, f + i] */
+int op_swiglu(struct queue *q, struct tensor *out, const struct tensor *gate_up, int64_t f, int64_t rows);
+int op_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_col, const struct tensor *x, int64_t row, int64_t col, int64_t rows,
+	int64_t cols);
+int op_gather_rows(struct queue *q, struct tensor *out, const struct tensor *x, const int32_t *rows, int64_t n); /* rows: host */
+/* Largest element of each row, lowest index on ties; NaN anywhere gives -1. Synchronises. */
+int op_argmax(struct queue *q, const struct tensor *x, int64_t cols, int64_t rows, int32_t *out);
+
+/* ---- KV memory ---- */
+/* cap[layers*heads] rows each; lengths start at 0. */
+struct kv *kv_new(struct device *d, int layers, int heads, int head_dim, const int64_t *cap);
+void kv_free(struct kv *kv);
+int64_t kv_bytes_for(const struct device *d, int head_dim, int64_t total_rows); /* bytes of K and V of so many rows over all (layer, head) */
+int64_t kv_bytes(const struct kv *kv);                       /* of the rows in use */
+int64_t kv_len(const struct kv *kv, int layer, int head);
+void kv_truncate(struct kv *kv, int64_t len);                /* every (layer, head) back to at most len rows: answers are cut away again */
+/* Rows [first, first+n) of K and V as fp32 (either may be NULL). Synchronises. */
+int kv_read(struct queue *q, const struct kv *kv, int layer, int head, int64_t first, int64_t n, float *k, float *v);
+int kv_write(struct queue *q, struct kv *kv, int layer, int head, int64_t n, const float *k, const float *v); /* appends n rows (tests) */
+
+/* index[l*heads + h][0..len) ascending rows of the kv it views; copied. */
+struct kept *kept_new(struct device *d, int layers, int heads, const int32_t *len, const int32_t *const *index);
+void kept_free(struct kept *k);
+int32_t kept_len(const struct kept *k, int layer, int head);
+/* compact(): the rows a view names, bit for bit, in a cache of their own with capacity for exactly them. */
+int kv_gather(struct queue *q, struct kv *dst, const struct kv *src, const struct kept *k, int layer);
+
+/* ---- attention ---- */
+/* One sequence of a batch. Its new tokens are rows [row0, row0+rows) of q, k and v. They see, in this order:
+ *   all of `context` (through `kept`, or all its rows when NULL), then tail rows [0, tail_len), then themselves causally.
+ * Prefill of a context: context = NULL and tail = the context's own cache. */
+struct attn_seq {
+	int64_t row0, rows;
+	const struct kv *context;  /* NULL = none */
+	const struct kept *kept;   /* NULL = all rows of context */
+	struct kv *tail;
+	int64_t tail_len;          /* rows already in tail for this layer */
+};
+/* Appends the new K (columns [kcol, +heads*d) of x) and V ([vcol, ...)) rows of each sequence to its tail. */
+int op_kv_append(struct queue *q, int layer, const struct attn_seq *seqs, int n, const struct tensor *x, int64_t kcol, int64_t vcol);
+/* out [rows, heads*d]; q in columns [qcol, +heads*d) of x, unscaled (1/sqrt(d) is applied here). After op_kv_append.
+ * lse [rows, heads] (natural log of the sum of exp of scaled logits) or NULL. heads = query heads; KV heads from the kv (repeat layout). */
+int op_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n, struct tensor *out, const struct tensor *x, int64_t qcol, int heads,
+	struct tensor *lse);
+
+/* A key set of up to four ranges of rows of caches. With causal, row i of `rows` queries sees only the first
+ * range[n-1].n - rows + i + 1 keys of the last range (bottom-right aligned). */
+struct key_range {
+	const struct kv *kv;
+	int64_t first, n;
+};
+struct key_set {
+	struct key_range range[4];
+	int n;
+	bool causal;
+};
+/* Row log-sum-exp of scaled logits over a key set: lse [.., heads] rows [0, rows). q from x rows [row0, row0+rows). */
+int op_attn_lse(struct queue *q, int layer, const struct key_set *keys, const struct tensor *x, int64_t row0, int64_t rows, int64_t qcol, int heads,
+	struct tensor *lse);
+enum attn_reduce { REDUCE_SUM, REDUCE_MAX }; /* over queries */
+enum attn_group { GROUP_NONE, GROUP_MEAN, GROUP_MAX }; /* over the query heads of a KV head */
+/* Probabilities exp(logit - lse) of range `which`'s columns [col0, col0+cols), reduced over the query rows, and accumulated into
+ * out [heads or kv_heads, >= out_col + cols] from column out_col (SUM adds, MAX maximises; MEAN needs SUM and adds 1/g of each head).
+ * lse row i belongs to query row row0+i. Rows are reduced in ascending order. No rows x keys buffer. */
+int op_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int which, int64_t col0, int64_t cols, const struct tensor *x, int64_t row0,
+	int64_t rows, int64_t qcol, int heads, const struct tensor *lse, int64_t lse_row0, enum attn_reduce reduce, enum attn_group group,
+	struct tensor *out, int64_t out_col);
+/* Sums and outer products of rows, for query statistics: for each head, over rows [row0, row0+rows):
+ * sum[heads][d] += x, outer[heads][d][d] += x x^T. Host memory, double. Synchronises. */
+int op_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int heads, int d, double *sum, double *outer);
+
+/* ---- peaks of this machine, for the bench: FLOP/s and bytes/s measured over about 0.1 s each, all threads ---- */
+struct device_peaks {
+	double fma_f32, dot_bf16, read_bytes; /* dot_bf16 0 = not there */
+};
+void device_peaks(struct device *d, struct device_peaks *p);
+
+#endif

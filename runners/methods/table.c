@@ -1,0 +1,191 @@
+/* table.c: the tables of scorers, allocators and method names, and how a name becomes a method. A scorer, an allocator or a name adds itself
+ * by one line here; help text, `kvbench list`, the plan's check and the tests over all methods read these tables. */
+#include "runners/methods/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct scorer *const scorers[] = {&scorer_random, &scorer_streaming_llm, &scorer_knorm, &scorer_snapkv, &scorer_h2o, &scorer_tova,
+	&scorer_keydiff, &scorer_lagkv, &scorer_expected_attention, &scorer_kvzip, &scorer_kvzip_head};
+static const struct allocator *const allocators[] = {&allocator_uniform, &allocator_pyramid, &allocator_ada, &allocator_global, &allocator_layer,
+	&allocator_head};
+static const struct method methods[] = {
+	{"full", "the whole cache: the control every other row is compared with", "no pruning", NULL, NULL, NULL},
+	{"random", "random entries: the lower control", "methods.md 5.11", "random", "uniform", NULL},
+	{"streaming-llm", "attention sinks and the most recent entries", "arXiv 2309.17453; methods.md 4.1", "streaming-llm", "uniform", NULL},
+	{"knorm", "keys of small norm", "arXiv 2406.11430; methods.md 5.1", "knorm", "uniform", NULL},
+	{"snapkv", "attention of the last tokens, pooled", "arXiv 2404.14469; methods.md 2.1", "snapkv", "uniform", NULL},
+	{"pyramidkv", "SnapKV's scores, lower layers keep more", "arXiv 2406.02069; methods.md 2.2", "snapkv", "pyramid", NULL},
+	{"ada-snapkv", "SnapKV's scores, a layer's budget shared among its heads", "arXiv 2407.11550; methods.md 2.3", "snapkv", "ada", NULL},
+	{"h2o", "attention summed over the whole prompt, and the most recent entries", "arXiv 2306.14048; methods.md 4.2", "h2o", "uniform", NULL},
+	{"tova", "attention of the last token", "arXiv 2401.06104; methods.md 4.4", "tova", "uniform", NULL},
+	{"keydiff", "keys unlike the mean key", "arXiv 2504.15364; methods.md 5.2", "keydiff", "uniform", NULL},
+	{"lagkv", "spread of keys and values against the next partition", "arXiv 2504.04704; methods.md 5.3", "lagkv", "uniform", NULL},
+	{"expected-attention", "attention expected from future queries", "arXiv 2510.00636; methods.md 5.8", "expected-attention", "uniform", NULL},
+	{"kvzip", "attention while the model repeats the context", "arXiv 2505.23416; methods.md 3.1", "kvzip", "global", NULL},
+	{"kvzip@uniform", "KVzip, the same number in every head (pair-uniform)", "arXiv 2505.23416; methods.md 3.1", "kvzip", "uniform", NULL},
+	{"kvzip@head", "KVzip, whole heads by the model's static table", "arXiv 2505.23416; methods.md 3.1", "kvzip-head", "head", NULL},
+};
+enum { SCORERS = sizeof(scorers) / sizeof(*scorers), ALLOCATORS = sizeof(allocators) / sizeof(*allocators), METHODS = sizeof(methods) / sizeof(*methods) };
+
+size_t method_count(void)
+{
+	return METHODS;
+}
+
+const struct method *method_at(size_t i)
+{
+	return &methods[i];
+}
+
+size_t scorer_count(void)
+{
+	return SCORERS;
+}
+
+const struct scorer *scorer_at(size_t i)
+{
+	return scorers[i];
+}
+
+size_t allocator_count(void)
+{
+	return ALLOCATORS;
+}
+
+const struct allocator *allocator_at(size_t i)
+{
+	return allocators[i];
+}
+
+static const struct scorer *scorer_find(const char *name, size_t len)
+{
+	for (size_t i = 0; i < SCORERS; i++)
+		if (strlen(scorers[i]->name) == len && memcmp(scorers[i]->name, name, len) == 0)
+			return scorers[i];
+	return NULL;
+}
+
+static const struct allocator *allocator_find(const char *name)
+{
+	for (size_t i = 0; i < ALLOCATORS; i++)
+		if (strcmp(allocators[i]->name, name) == 0)
+			return allocators[i];
+	return NULL;
+}
+
+static int unknown(const char *kind, const char *typed, const char *const *names, size_t n, char err[ERR_LEN])
+{
+	struct strbuf list = {0};
+	const char *near = name_nearest(typed, names, n);
+	for (size_t i = 0; i < n; i++)
+		strbuf_printf(&list, "%s%s", i ? " " : "", names[i]);
+	if (near)
+		err_set(err, "unknown %s \"%s\"; did you mean %s?", kind, typed, near);
+	else
+		err_set(err, "unknown %s \"%s\"; known: %s", kind, typed, list.text);
+	strbuf_free(&list);
+	return -1;
+}
+
+/* Scorer, allocator and default options of a name. */
+static int look_up(const char *name, const struct scorer **scorer, const struct allocator **allocator, const char **options, char err[ERR_LEN])
+{
+	const char *names[METHODS + SCORERS + ALLOCATORS], *at = strchr(name, '@');
+	size_t n = 0;
+	for (size_t i = 0; i < METHODS; i++) {
+		if (strcmp(methods[i].name, name) == 0) {
+			*scorer = methods[i].scorer ? scorer_find(methods[i].scorer, strlen(methods[i].scorer)) : NULL;
+			*allocator = methods[i].allocator ? allocator_find(methods[i].allocator) : NULL;
+			*options = methods[i].options;
+			return 0;
+		}
+		names[n++] = methods[i].name;
+	}
+	if (!at)
+		return unknown("method", name, names, n, err);
+	*scorer = scorer_find(name, (size_t)(at - name));
+	*allocator = allocator_find(at + 1);
+	*options = NULL;
+	n = 0;
+	if (!*scorer) {
+		char typed[64];
+		snprintf(typed, sizeof(typed), "%.*s", (int)(at - name), name);
+		for (size_t i = 0; i < SCORERS; i++)
+			names[n++] = scorers[i]->name;
+		return unknown("scorer", typed, names, n, err);
+	}
+	if (!*allocator) {
+		for (size_t i = 0; i < ALLOCATORS; i++)
+			names[n++] = allocators[i]->name;
+		return unknown("allocator", at + 1, names, n, err);
+	}
+	return 0;
+}
+
+static const struct compat_mode no_modes[] = {{NULL, NULL}};
+
+/* "none|kvpress|..." : what the scorer or the allocator can reproduce. */
+static void compat_list(const struct plan_method *m, char out[64])
+{
+	const struct compat_mode *lists[2] = {m->scorer && m->scorer->compat ? m->scorer->compat : no_modes,
+		m->allocator && m->allocator->compat ? m->allocator->compat : no_modes};
+	snprintf(out, 64, "none|kvpress");
+	for (int i = 0; i < 2; i++)
+		for (const struct compat_mode *c = lists[i]; c->mode; c++)
+			if (!strstr(out, c->mode) && strlen(out) + strlen(c->mode) + 2 < 64)
+				strcat(strcat(out, "|"), c->mode);
+}
+
+int method_resolve(struct plan_method *out, const char *name, const char *options_json, char err[ERR_LEN])
+{
+	const char *defaults = NULL;
+	char compats[64];
+	*out = (struct plan_method){0};
+	if (strlen(name) >= sizeof(out->name))
+		return err_set(err, "method name \"%.40s...\" is too long", name);
+	if (look_up(name, &out->scorer, &out->allocator, &defaults, err))
+		return -1;
+	strcpy(out->name, name);
+	const struct param_def *own = out->scorer ? out->scorer->params : NULL, *theirs = out->allocator ? out->allocator->params : NULL;
+	compat_list(out, compats);
+	out->params = params_new(own, theirs);
+	/* Twice: the first time to learn which compat mode is wanted, whose defaults lie below the user's own options. */
+	if (params_set(out->params, defaults, compats, name, err) || params_set(out->params, options_json, compats, name, err))
+		goto fail;
+	const struct compat_mode *c = out->scorer && out->scorer->compat ? out->scorer->compat : no_modes;
+	while (c->mode && strcmp(c->mode, param_compat(out->params)) != 0)
+		c++;
+	if (c->mode && c->options &&
+		(params_set(out->params, c->options, compats, name, err) || params_set(out->params, options_json, compats, name, err)))
+		goto fail;
+	return 0;
+fail:
+	method_free(out);
+	return -1;
+}
+
+char *method_canonical(const struct plan_method *m)
+{
+	json_t *o = params_json(m->params);
+	json_object_set_new(o, "scorer", json_string(m->scorer ? m->scorer->name : "full"));
+	if (m->allocator)
+		json_object_set_new(o, "allocator", json_string(m->allocator->name));
+	char *json = json_dumps(o, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(15));
+	char *text = text_copy(json);
+	free(json);
+	json_decref(o);
+	return text;
+}
+
+bool method_same_scores(const struct plan_method *a, const struct plan_method *b)
+{
+	return a->scorer == b->scorer && params_equal(a->params, b->params, a->scorer ? a->scorer->params : NULL);
+}
+
+void method_free(struct plan_method *m)
+{
+	params_free(m->params);
+	m->params = NULL;
+}

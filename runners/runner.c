@@ -1,0 +1,250 @@
+/* runner.c: opens a target with its tokenizer, template, device and packed weights; describes it. See runner.h. */
+#include "runners/runner_impl.h"
+
+#include <libgen.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* <folder of the executable>/runners/model: where the embedded models lie. Caller frees. */
+static char *models_default(void)
+{
+	char exe[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+	if (n < 0)
+		return text_copy("runners/model");
+	exe[n] = 0;
+	char *folder = text_format("%s/runners/model", dirname(exe));
+	if (file_exists(folder))
+		return folder;
+	free(folder);
+	return text_copy("runners/model"); /* tests run from the repository's root */
+}
+
+/* A path as it is, or a name under the models folder. Caller frees. */
+static char *model_find(const char *name, const char *models_dir)
+{
+	if (!strncmp(name, "random:", 7) || file_exists(name))
+		return text_copy(name);
+	char *folder = models_dir ? text_copy(models_dir) : models_default();
+	char *path = text_format("%s/%s", folder, name);
+	free(folder);
+	if (file_exists(path))
+		return path;
+	free(path);
+	return text_copy(name);
+}
+
+/* The tokenizer of a model: tokenizer.json beside it, or GGUF metadata. NULL and 0 for random: weights. */
+static int tokenizer_open_for(struct tokenizer **out, const char *path, const struct model *m, char err[ERR_LEN])
+{
+	*out = NULL;
+	if (!strncmp(path, "random:", 7))
+		return 0;
+	if (model_gguf(m))
+		return tokenizer_open_gguf(out, model_gguf(m), err);
+	char *file = text_format("%s/tokenizer.json", path);
+	int rc = tokenizer_open_json(out, file, err);
+	free(file);
+	return rc;
+}
+
+/* The template asked for by name, else the one whose hash the model's own text has. */
+static int chat_choose(struct runner *r, const char *name, char err[ERR_LEN])
+{
+	char *text = NULL;
+	int rc = 0;
+	if (r->tokenizer && chat_read(r->path, model_gguf(r->model), &text, err))
+		return -1;
+	if (text)
+		sha256_hex(text, strlen(text), r->template_sha256);
+	r->chat = name ? chat_named(name) : text ? chat_find(text) : chat_named("raw");
+	if (!r->chat && name)
+		rc = err_set(err, "no chat template is called '%s' (kvbench list templates)", name);
+	else if (!r->chat)
+		rc = err_set(err, "%s: its chat template (sha256 %.16s...) is not known; choose one with --template NAME (kvbench list templates), or raw",
+			r->path, r->template_sha256);
+	free(text);
+	return rc;
+}
+
+/* A pair is one only when both read text as the same ids: compared by content, not by the rows of the embedding. */
+static int proxy_check(struct runner *r, const char *proxy, const char *models_dir, char err[ERR_LEN])
+{
+	struct model *m = NULL;
+	struct tokenizer *t = NULL;
+	r->proxy_path = model_find(proxy, models_dir);
+	int rc = model_open(&m, r->proxy_path, err) || tokenizer_open_for(&t, r->proxy_path, m, err) ? -1 : 0;
+	if (!rc && (!t || !r->tokenizer || strcmp(tokenizer_sha256(t), tokenizer_sha256(r->tokenizer))))
+		rc = err_set(err, "%s and %s are no pair: their tokenizers differ", r->path, r->proxy_path);
+	tokenizer_close(t);
+	model_close(m);
+	return rc;
+}
+
+static void info_fill(struct runner *r)
+{
+	const struct model_config *c = model_config(r->model);
+	struct runner_info *i = &r->info;
+	char *copy = text_copy(r->path), *slash = strrchr(copy, '/');
+	const char *parent = NULL;
+	if (slash) { /* "tiny-pair/target" says more than "target" */
+		*slash = 0;
+		parent = strrchr(copy, '/') ? strrchr(copy, '/') + 1 : copy;
+	}
+	if (slash && !model_gguf(r->model) && strncmp(r->path, "random:", 7))
+		snprintf(i->name, sizeof i->name, "%s/%s", parent, slash + 1);
+	else
+		snprintf(i->name, sizeof i->name, "%s", slash ? slash + 1 : copy);
+	free(copy);
+	i->path = r->path;
+	i->proxy_path = r->proxy_path;
+	i->arch = c->arch;
+	i->dtype = device_is_bf16(r->device) ? "bf16" : "fp32";
+	i->chat_template = chat_name(r->chat);
+	i->device = device_name(r->device);
+	i->isa = device_isa(r->device);
+	snprintf(i->isa_why, sizeof i->isa_why, "%s", device_isa_why(r->device));
+	i->model_sha256 = model_sha256(r->model);
+	i->tokenizer_sha256 = r->tokenizer ? tokenizer_sha256(r->tokenizer) : "";
+	i->template_sha256 = r->template_sha256;
+	i->params = model_params(r->model);
+	i->weight_bytes = forward_weight_bytes(c, r->device);
+	i->kv_bytes_per_token = kv_bytes_for(r->device, c->head_dim, (int64_t)c->layers * c->kv_heads);
+	i->max_positions = c->max_positions;
+	i->layers = c->layers;
+	i->heads = c->heads;
+	i->kv_heads = c->kv_heads;
+	i->head_dim = c->head_dim;
+	i->hidden = c->hidden;
+	i->vocab = c->vocab;
+	i->threads = device_threads(r->device);
+}
+
+/* Head tables of kvzip@head live beside the user's other caches. */
+static char *calibration_default(void)
+{
+	const char *own = getenv("KVBENCH_CALIBRATION"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	if (own)
+		return text_copy(own);
+	return cache ? text_format("%s/kvbench", cache) : text_format("%s/.cache/kvbench", home ? home : ".");
+}
+
+static int device_start(struct runner *r, const struct runner_options *o, char err[ERR_LEN])
+{
+	int64_t available, cgroup;
+	machine_memory(&available, &cgroup);
+	int64_t limit = cgroup >= 0 && cgroup < available ? cgroup : available;
+	r->info.memory_limit_bytes = o->memory_bytes ? o->memory_bytes : limit;
+	struct device_options d = {o->device ? o->device : "auto", o->precision ? o->precision : "bf16", o->isa, o->threads,
+		r->info.memory_limit_bytes};
+	if (device_open(&r->device, &d, err))
+		return -1;
+	const struct model_config *c = model_config(r->model);
+	int64_t need = forward_weight_bytes(c, r->device) + forward_scratch_bytes(c, r->device, RUNNER_ROWS);
+	if (need > r->info.memory_limit_bytes)
+		return err_set(err, "%s needs %lld bytes for weights and scratch; the limit is %lld (--memory)", r->path, (long long)need,
+			(long long)r->info.memory_limit_bytes);
+	return 0;
+}
+
+int runner_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN])
+{
+	struct runner *r = mem_new(1, sizeof *r);
+	r->path = model_find(o->target, o->models_dir);
+	r->allow_long = o->allow_long;
+	r->calibration_folder = calibration_default();
+	if (model_open(&r->model, r->path, err) || tokenizer_open_for(&r->tokenizer, r->path, r->model, err) ||
+		chat_choose(r, o->chat_template, err) || (o->proxy && proxy_check(r, o->proxy, o->models_dir, err)))
+		goto fail;
+	if (r->tokenizer && model_check_vocab(r->model, tokenizer_vocab(r->tokenizer), err))
+		goto fail;
+	if (device_start(r, o, err) || forward_open(&r->forward, r->model, r->device, RUNNER_ROWS, err))
+		goto fail;
+	info_fill(r);
+	*out = r;
+	return 0;
+fail:
+	runner_close(r);
+	return -1;
+}
+
+void runner_close(struct runner *r)
+{
+	if (!r)
+		return;
+	forward_close(r->forward);
+	device_close(r->device);
+	tokenizer_close(r->tokenizer);
+	model_close(r->model);
+	free(r->path);
+	free(r->proxy_path);
+	free(r->calibration_folder);
+	free(r);
+}
+
+const struct runner_info *runner_info(const struct runner *r)
+{
+	return &r->info;
+}
+
+struct runner_counters runner_counters(const struct runner *r)
+{
+	return r->counters;
+}
+
+int64_t runner_count_tokens(struct runner *r, const char *text, size_t len)
+{
+	struct ids ids = {0};
+	char err[ERR_LEN];
+	int rc = r->tokenizer ? tokenizer_encode(r->tokenizer, text, len, false, &ids, err) : -1;
+	int64_t n = rc ? -1 : (int64_t)ids.n;
+	ids_free(&ids);
+	return n;
+}
+
+/* Steps back to the start of a character. */
+static size_t char_start(const char *text, size_t at)
+{
+	while (at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80)
+		at--;
+	return at;
+}
+
+size_t runner_cut_tokens(struct runner *r, const char *text, size_t len, int64_t n)
+{
+	if (runner_count_tokens(r, text, len) <= n)
+		return len;
+	size_t lo = 0, hi = len; /* lo fits, hi does not */
+	while (hi - lo > 1) {
+		size_t mid = char_start(text, lo + (hi - lo) / 2);
+		if (mid <= lo)
+			break;
+		if (runner_count_tokens(r, text, mid) <= n)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+struct runner_estimate runner_estimate(const struct runner *r, int64_t tokens, int n_variants, int n_questions, int max_new)
+{
+	const struct runner_info *i = &r->info;
+	int64_t rows = tokens * i->layers * i->kv_heads, tail = (int64_t)(max_new + 32) * i->layers * i->kv_heads;
+	struct runner_estimate e = {.weights_bytes = i->weight_bytes,
+		.kv_bytes = kv_bytes_for(r->device, i->head_dim, rows),
+		.scratch_bytes = forward_scratch_bytes(model_config(r->model), r->device, RUNNER_ROWS),
+		.scores_bytes = rows * (int64_t)sizeof(float) * n_variants,
+		.variants_bytes = rows * (int64_t)sizeof(int32_t) * n_variants + kv_bytes_for(r->device, i->head_dim, tail) * n_variants * n_questions,
+		.limit_bytes = i->memory_limit_bytes};
+	e.total_bytes = e.weights_bytes + e.kv_bytes + e.scratch_bytes + e.scores_bytes + e.variants_bytes;
+	return e;
+}
+
+int64_t runner_peak_bytes(const struct runner *r)
+{
+	return device_peak_bytes(r->device);
+}

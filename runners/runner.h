@@ -1,0 +1,178 @@
+/* runner.h: the border the harness sees: a target (and a proxy) that answers and is timed. No tensor in it.
+ *
+ * A runner owns its models, device, thread pool and scratch memory. It knows nothing of tasks, scores of answers, databases.
+ * One caller at a time an instance. Errors: 0 or -1 + err; a failure of one variant is a row (status, message), not an error. */
+#ifndef KVB_RUNNER_H
+#define KVB_RUNNER_H
+
+#include "harness/base/base.h"
+
+struct runner;
+
+struct runner_options {
+	const char *target;      /* folder, .gguf, "random:CONFIG.json[:SEED]", or a name under models_dir (tiny-pair/target) */
+	const char *proxy;       /* NULL = none */
+	const char *models_dir;  /* where names are looked up; NULL = runners/model beside the executable */
+	const char *device;      /* "auto", "cpu" */
+	const char *precision;   /* "fp32" | "bf16"; NULL = bf16 */
+	const char *isa;         /* NULL = the best this CPU has; "avx512bf16", "avx512", "avx2", "reference" */
+	int threads;             /* 0 = all cores */
+	int64_t memory_bytes;    /* 0 = min(MemAvailable, cgroup limit) */
+	bool allow_long;         /* contexts beyond the model's max positions: allowed, flagged in the row */
+	const char *chat_template; /* NULL = by the model's own template; "raw" */
+};
+
+int runner_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN]);
+void runner_close(struct runner *r); /* NULL is fine */
+
+struct runner_info {
+	char name[128];          /* last part of the path */
+	const char *path, *arch, *dtype, *chat_template, *device, *isa;
+	char isa_why[128];       /* why this kernel path was chosen */
+	const char *model_sha256, *tokenizer_sha256, *template_sha256;
+	int64_t params, weight_bytes, kv_bytes_per_token, max_positions, memory_limit_bytes;
+	int layers, heads, kv_heads, head_dim, hidden, vocab, threads;
+	const char *proxy_path;  /* NULL = none */
+};
+const struct runner_info *runner_info(const struct runner *r);
+
+/* Tokens of plain text (no specials added): the unit tasks measure length in. Negative on error. */
+int64_t runner_count_tokens(struct runner *r, const char *text, size_t len);
+/* The longest prefix (or suffix) of text, cut at a character, that has at most n tokens: length in bytes of what stays. */
+size_t runner_cut_tokens(struct runner *r, const char *text, size_t len, int64_t n);
+
+/* ---- methods ---- */
+
+/* A method by name: "snapkv", "kvzip", "snapkv@pyramid" (scorer@allocator), with overriding options as a JSON object text. */
+struct runner_variant {
+	const char *method;
+	double retained;         /* r: share of context entries kept, 0 < r <= 1 */
+	const char *options;     /* NULL = defaults */
+};
+/* Effective parameters of a method, all defaults filled in, as canonical JSON (sorted keys, no spaces): what the store keeps.
+ * An unknown method, allocator or option is an error that suggests the nearest name. Needs no runner. */
+int runner_method_resolve(const char *method, const char *options, char **canonical, char err[ERR_LEN]);
+/* One line of `kvbench list methods`. kind: "method", "scorer", "allocator". origin: where the defaults come from. */
+struct runner_method_info {
+	const char *kind, *name, *title, *origin, *parameters; /* parameters: "window=32 (SnapKV LongBench runs), ..." */
+};
+size_t runner_method_count(void);
+struct runner_method_info runner_method_at(size_t i);
+size_t runner_arch_count(void);
+const char *runner_arch_at(size_t i);
+size_t runner_template_count(void);
+const char *runner_template_at(size_t i);
+
+/* ---- answering: one prefill, every variant ---- */
+
+enum runner_protocol { PROTOCOL_AGNOSTIC, PROTOCOL_AWARE };
+enum runner_status { ANSWER_OK, ANSWER_FAILED, ANSWER_OOM, ANSWER_NOT_APPLICABLE };
+enum runner_finish { FINISH_STOP, FINISH_LENGTH };
+enum { /* flags of an answer */
+	FLAG_ALL_KEPT = 1,        /* the context is not longer than what must be kept: nothing was pruned */
+	FLAG_WINDOW_CUT = 2,      /* budget below the protected part: only its last entries were kept */
+	FLAG_BEYOND_TRAINED = 4,  /* longer than the model's max positions (allow_long) */
+	FLAG_EMPTY = 8,           /* the answer has no text */
+	FLAG_NAN = 16             /* scores had NaN: the row is failed, never compared */
+};
+
+struct runner_question {
+	const char *text;          /* follows the context inside the user turn; brings its own leading separator */
+	const char *answer_prefix; /* starts the answer ("Answer:"); NULL or "" = none; not part of the returned text */
+	int max_new_tokens;
+	const char *const *stops;  /* the answer ends before the first of these strings; n_stops may be 0 */
+	int n_stops;
+};
+
+struct runner_answer { /* everything is borrowed for the time of the callback */
+	int question, variant;
+	enum runner_status status;
+	const char *message;       /* why, when not OK; "" else */
+	const char *text;          /* special tokens left out */
+	const int32_t *ids;        /* new tokens, the end token included when it came */
+	int n_ids;
+	enum runner_finish finish;
+	int flags;
+	int prefix_tokens, context_tokens, question_tokens;
+	const int32_t *prompt_ids; /* prefix, context, question in order */
+	char prompt_sha256[SHA_LEN]; /* over the prompt's ids */
+	const int32_t *kept;       /* [layers*kv_heads] context entries kept, counted in the cache itself */
+	int64_t kept_total;        /* sum of kept; context_tokens*layers*kv_heads = all */
+	int64_t kv_bytes_full, kv_bytes_kept;
+	int64_t oom_bytes;         /* with ANSWER_OOM: what was asked for */
+};
+
+struct runner_job {
+	const char *system;        /* NULL = the template's default */
+	const char *context;
+	bool chat;                 /* false: no template around it (raw), whatever the model has */
+	const char *user_turn;     /* not NULL: a whole user turn, context/questions' text unused, full cache only */
+	const struct runner_question *questions;
+	int n_questions;
+	enum runner_protocol protocol;
+	const struct runner_variant *variants;
+	int n_variants;
+	void *user;
+	bool (*wanted)(void *user, int question, int variant);        /* NULL = all; false = already in the store */
+	void (*done)(void *user, const struct runner_answer *a);      /* once for each wanted pair, any order */
+	void (*progress)(void *user, const char *phase, int64_t done, int64_t total); /* tokens; may be NULL */
+	bool (*stop)(void *user);  /* polled between forward calls; true = give up, runner_answer returns 1. May be NULL */
+};
+/* Agnostic: prefill prefix+context once, score once per scorer, then all (variant, question) pairs decode in batches against the
+ * shared cache. Aware: one prefill for each question; context entries alone are evicted, the question always stays.
+ * Returns 0, 1 when stopped, -1 when nothing could be done at all (context does not fit, tokeniser error). */
+int runner_answer(struct runner *r, const struct runner_job *job, char err[ERR_LEN]);
+
+/* Counters since the runner was opened: for tests and `ask` ("one prefill, one pass of each scorer"). */
+struct runner_counters {
+	int64_t prefills, prefill_tokens, scorer_passes, forward_calls, decode_tokens;
+};
+struct runner_counters runner_counters(const struct runner *r);
+
+/* ---- timing: the true pipeline of one variant from an empty cache; shares nothing with runner_answer ---- */
+
+struct runner_timing { /* ns on the monotonic clock; ttft = sum of the six parts within 2 % (measured on its own) */
+	int64_t prefill_ns, score_ns, select_ns, compact_ns, question_ns, first_token_ns, ttft_ns;
+	int64_t second_ttft_ns;    /* a second question on the pruned cache: its prefill + first token */
+	int64_t decode_ns;         /* decode_tokens further tokens, end tokens ignored */
+	int decode_tokens;
+	int64_t peak_bytes, kv_bytes_before, kv_bytes_after;
+	int context_tokens;
+	int64_t kept_total;
+};
+/* One repetition for job->questions[0] and variant v (compact() is physical here). status as in an answer. */
+int runner_time(struct runner *r, const struct runner_job *job, int v, int decode_tokens, struct runner_timing *out, char err[ERR_LEN]);
+
+/* What a context of n tokens would need, before anything is allocated. */
+struct runner_estimate {
+	int64_t weights_bytes, kv_bytes, scratch_bytes, scores_bytes, variants_bytes, total_bytes, limit_bytes;
+};
+struct runner_estimate runner_estimate(const struct runner *r, int64_t context_tokens, int n_variants, int n_questions, int max_new);
+int64_t runner_peak_bytes(const struct runner *r); /* peak of what the runner allocated, weights included */
+
+/* `kvbench calibrate kvzip-head`: the static head table from n seeded contexts (text given by the caller). Writes a
+ * safetensors file keyed by the model's hash under the calibration folder; path returned (caller frees). */
+int runner_calibrate_heads(struct runner *r, const char *const *contexts, int n, const char *folder, char **path, char err[ERR_LEN]);
+
+/* ---- bench: each figure with the machine's own measured peak beside it ---- */
+struct runner_bench_row {
+	char name[64], unit[16];
+	double value, of_peak;     /* of_peak: share of the measured peak, NAN where it means nothing */
+};
+/* Peaks first (FMA, bf16, read bandwidth), GEMM and attention, then prefill and decode tokens/s of `config` ("random:FILE" or a
+ * model). Rows are handed over as they are measured. */
+int runner_bench(const char *target, const struct runner_options *o, void (*row)(void *user, const struct runner_bench_row *), void *user,
+	char err[ERR_LEN]);
+
+/* What the machine offers, for `doctor` and the environment row. */
+struct runner_machine {
+	char cpu[128], os[128], host[64];
+	int cores;
+	int64_t ram_bytes, available_bytes, cgroup_limit_bytes; /* -1 = no cgroup limit */
+	bool avx2, avx512, avx512bf16, amx;
+	char isa[32], isa_why[128];
+	char gpu_why[128];         /* why no GPU is used */
+};
+void runner_machine(struct runner_machine *m);
+
+#endif

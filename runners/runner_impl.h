@@ -1,0 +1,88 @@
+/* runner_impl.h: what the files of runner.h share. Private to runners/.
+ *
+ * runner.c opens and describes; prompt.c makes token ids; session.c prefills and scores one context; answer.c decodes variants in
+ * batches; timing.c runs one variant's true pipeline; catalogue.c lists; machine.c looks at the machine; bench.c measures it. */
+#ifndef KVB_RUNNER_IMPL_H
+#define KVB_RUNNER_IMPL_H
+
+#include "runners/methods/method.h"
+#include "runners/model/chat.h"
+#include "runners/runner.h"
+
+enum { RUNNER_ROWS = 512 }; /* rows of one pass through the layers */
+
+struct runner {
+	struct model *model;
+	struct tokenizer *tokenizer;      /* NULL for random: models */
+	const struct chat_template *chat; /* the model's or the one asked for */
+	struct device *device;
+	struct forward *forward;
+	struct runner_info info;
+	struct runner_counters counters;
+	char *path, *proxy_path, *calibration_folder;
+	char template_sha256[SHA_LEN];
+	bool allow_long;
+};
+
+/* ---- prompt.c ---- */
+/* The ids of one context and of each of its questions. aware questions go into the prompt; what is fed after pruning is the rest. */
+struct prompt {
+	struct ids ids;              /* prefix, context (, question text with the aware protocol) */
+	int prefix, context, after;
+};
+struct prompt_question {
+	struct ids fed;              /* ids fed on the pruned cache */
+	struct ids text;             /* aware: the part that was put into the prompt; else empty */
+};
+/* `prompt` for all questions (agnostic) or for question q alone (aware). */
+int prompt_make(struct runner *r, const struct runner_job *job, int q, struct prompt *p, struct prompt_question *pq, char err[ERR_LEN]);
+void prompt_free(struct prompt *p);
+void prompt_question_free(struct prompt_question *pq);
+/* KVzip's repeat prompt for the job's template; ids owned by *store. */
+struct repeat_ids {
+	struct ids first, later, tail;
+};
+int prompt_repeat(struct runner *r, bool chat, struct repeat_ids *store, struct repeat_prompt *out, char err[ERR_LEN]);
+void repeat_ids_free(struct repeat_ids *s);
+
+/* ---- session.c ---- */
+/* One context, prefilled once and scored once by each distinct scorer of the variants. */
+struct session {
+	struct runner *r;
+	const struct prompt *prompt;
+	struct kv *kv;               /* full cache, immutable after session_open */
+	int n_methods;
+	struct plan_method *method;  /* [n_methods], one a variant */
+	int *scoring_of;             /* [n_methods] index into scoring; -1 = full cache */
+	struct scoring *scoring;
+	char (*scoring_error)[ERR_LEN]; /* [n_scoring] "" = fine */
+	const struct scorer **scorer;
+	int n_scoring;
+	struct repeat_ids repeat_store;
+	struct repeat_prompt repeat;
+	int64_t prefill_ns, score_ns; /* scoring inside the prefill counts as score */
+};
+/* 0, 1 = stopped, -1 = failed (err), -2 = does not fit (*oom = bytes asked). */
+int session_open(struct session *s, struct runner *r, const struct runner_job *job, const struct prompt *p, const bool *needed, int64_t *oom,
+	char err[ERR_LEN]);
+void session_close(struct session *s);
+/* An empty cache of `tokens` rows for every (layer, KV head); NULL = out of memory. */
+struct kv *cache_new(const struct runner *r, int64_t tokens);
+
+/* What one variant keeps of a session's cache. */
+struct view {
+	struct kept *kept;           /* NULL = everything (full) */
+	int32_t *kept_context;       /* [layers*kv_heads] context entries, counted from the lists the cache uses */
+	int64_t kept_total, rows;    /* rows: all kept rows, prefix and question included */
+	int flags;
+};
+int view_make(struct view *out, const struct session *s, int variant, double retained, int *flags, char err[ERR_LEN]);
+void view_free(struct view *v);
+
+/* Bytes of a context's session: cache, scores, index lists. */
+int64_t session_bytes(const struct runner *r, int64_t tokens, int n_scorers, int n_views);
+
+/* ---- machine.c ---- */
+int64_t machine_memory(int64_t *available, int64_t *cgroup); /* total; available and cgroup limit left (-1 = none) */
+
+#endif

@@ -1,0 +1,286 @@
+/* session.c: one context prefilled once, scored once by each distinct scorer; then every variant is a choice of entries.
+ *
+ * Owns the full cache and the scores for the life of a session. State is new for every context: nothing of one sample can reach
+ * the next. Time inside a scorer's observer is counted as scoring, not as prefill. */
+#include "runners/runner_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One scorer's observer, with the clock beside it. */
+struct watched {
+	struct session *s;
+	int scoring;
+};
+
+static int watched_layer(void *user, const struct layer_rows *rows, char err[ERR_LEN])
+{
+	struct watched *w = user;
+	struct session *s = w->s;
+	if (s->scoring_error[w->scoring][0])
+		return 0; /* it failed on an earlier layer; the other scorers go on */
+	int64_t start = clock_ns();
+	if (s->scorer[w->scoring]->observe(&s->scoring[w->scoring], rows, s->scoring_error[w->scoring]) && !s->scoring_error[w->scoring][0])
+		err_set(s->scoring_error[w->scoring], "%s failed while observing layer %d", s->scorer[w->scoring]->name, rows->layer);
+	s->score_ns += clock_ns() - start;
+	(void)err;
+	return 0;
+}
+
+static void methods_resolve(struct session *s, const struct runner_job *job)
+{
+	s->n_methods = job->n_variants;
+	s->method = mem_new((size_t)s->n_methods, sizeof *s->method);
+	s->scoring_of = mem_new((size_t)s->n_methods, sizeof *s->scoring_of);
+	s->scoring = mem_new((size_t)s->n_methods, sizeof *s->scoring);
+	s->scorer = mem_new((size_t)s->n_methods, sizeof *s->scorer);
+	s->scoring_error = mem_new((size_t)s->n_methods, sizeof *s->scoring_error);
+}
+
+/* Gives variant v its scoring: an earlier one with the same scorer and parameters, or a new one. */
+static void scoring_share(struct session *s, const struct runner_job *job, int v, const struct prompt *p)
+{
+	const struct plan_method *m = &s->method[v];
+	if (!m->scorer) {
+		s->scoring_of[v] = -1;
+		return;
+	}
+	for (int u = 0; u < v; u++)
+		if (s->scoring_of[u] >= 0 && method_same_scores(&s->method[u], m)) {
+			s->scoring_of[v] = s->scoring_of[u];
+			return;
+		}
+	struct scoring *g = &s->scoring[s->n_scoring];
+	struct runner *r = s->r;
+	*g = (struct scoring){.forward = r->forward, .kv = s->kv, .ids = p->ids.v, .repeat = &s->repeat, .params = m->params,
+		.model_sha256 = r->info.model_sha256, .calibration_folder = r->calibration_folder, .stop = job->stop,
+		.stop_user = job->user, .layers = r->info.layers, .kv_heads = r->info.kv_heads};
+	prompt_shape_for(m, p->prefix, p->context, p->after, &g->shape);
+	char hex[SHA_LEN];
+	sha256_hex(p->ids.v, p->ids.n * sizeof *p->ids.v, hex);
+	hex[16] = 0;
+	g->seed = strtoull(hex, NULL, 16); /* random scores differ by sample, never by run */
+	s->scorer[s->n_scoring] = m->scorer;
+	s->scoring_of[v] = s->n_scoring++;
+}
+
+static int64_t cache_rows(const struct runner *r, int64_t tokens)
+{
+	return tokens * r->info.layers * r->info.kv_heads;
+}
+
+int64_t session_bytes(const struct runner *r, int64_t tokens, int n_scorers, int n_views)
+{
+	int64_t rows = cache_rows(r, tokens);
+	return kv_bytes_for(r->device, r->info.head_dim, rows) + rows * (int64_t)sizeof(float) * n_scorers + rows * (int64_t)sizeof(int32_t) * n_views;
+}
+
+struct kv *cache_new(const struct runner *r, int64_t tokens)
+{
+	int n = r->info.layers * r->info.kv_heads;
+	int64_t *cap = mem_new((size_t)n, sizeof *cap);
+	for (int i = 0; i < n; i++)
+		cap[i] = tokens;
+	struct kv *kv = kv_new(r->device, r->info.layers, r->info.kv_heads, r->info.head_dim, cap);
+	free(cap);
+	return kv;
+}
+
+static int scores_begin(struct session *s, int64_t *oom, char err[ERR_LEN])
+{
+	for (int i = 0; i < s->n_scoring; i++) {
+		struct scoring *g = &s->scoring[i];
+		size_t n = (size_t)cache_rows(s->r, g->shape.count);
+		g->kv = s->kv;
+		if (!(g->scores = calloc(n ? n : 1, sizeof(float)))) {
+			*oom = (int64_t)(n * sizeof(float));
+			err_set(err, "out of memory: %lld bytes of scores", (long long)*oom);
+			return -2;
+		}
+		if (s->scorer[i]->begin && s->scorer[i]->begin(g, s->scoring_error[i]) && !s->scoring_error[i][0])
+			err_set(s->scoring_error[i], "%s could not begin", s->scorer[i]->name);
+	}
+	return 0;
+}
+
+static int session_prefill(struct session *s, const struct runner_job *job, char err[ERR_LEN])
+{
+	struct observer *obs = mem_new((size_t)s->n_scoring + 1, sizeof *obs);
+	struct watched *watched = mem_new((size_t)s->n_scoring + 1, sizeof *watched);
+	int n = 0;
+	for (int i = 0; i < s->n_scoring; i++) {
+		const struct scorer *sc = s->scorer[i];
+		watched[i] = (struct watched){s, i};
+		if (sc->observe && !s->scoring_error[i][0])
+			obs[n++] = (struct observer){sc->observes, sc->first_pos ? sc->first_pos(&s->scoring[i]) : 0, watched_layer, &watched[i]};
+	}
+	int64_t start = clock_ns(), scored = s->score_ns;
+	int rc = forward_prefill(s->r->forward, s->prompt->ids.v, (int64_t)s->prompt->ids.n, s->kv, obs, n, NULL, NULL, job->stop, job->user, err);
+	s->prefill_ns = clock_ns() - start - (s->score_ns - scored);
+	s->r->counters.prefills++;
+	s->r->counters.prefill_tokens += (int64_t)s->prompt->ids.n;
+	free(obs);
+	free(watched);
+	return rc;
+}
+
+/* 1 = stopped; a scorer that fails leaves its sentence and the others go on. */
+static int session_score(struct session *s, const struct runner_job *job)
+{
+	for (int i = 0; i < s->n_scoring; i++) {
+		int64_t start = clock_ns();
+		if (job->progress)
+			job->progress(job->user, s->scorer[i]->name, i, s->n_scoring);
+		int rc = !s->scoring_error[i][0] && s->scorer[i]->finish ? s->scorer[i]->finish(&s->scoring[i], s->scoring_error[i]) : 0;
+		if (rc == 1)
+			return 1;
+		if (rc && !s->scoring_error[i][0])
+			err_set(s->scoring_error[i], "%s could not finish", s->scorer[i]->name);
+		s->r->counters.scorer_passes++;
+		s->score_ns += clock_ns() - start;
+	}
+	return 0;
+}
+
+int session_open(struct session *s, struct runner *r, const struct runner_job *job, const struct prompt *p, const bool *needed, int64_t *oom,
+	char err[ERR_LEN])
+{
+	*s = (struct session){.r = r, .prompt = p};
+	methods_resolve(s, job);
+	for (int v = 0; v < s->n_methods; v++)
+		if (method_resolve(&s->method[v], job->variants[v].method, job->variants[v].options, err))
+			return -1;
+	if (prompt_repeat(r, job->chat || job->user_turn, &s->repeat_store, &s->repeat, err))
+		return -1;
+	for (int v = 0; v < s->n_methods; v++)
+		if (needed && !needed[v])
+			s->scoring_of[v] = -1;
+		else
+			scoring_share(s, job, v, p);
+	int64_t need = session_bytes(r, (int64_t)p->ids.n, s->n_scoring, s->n_methods), free_bytes = r->info.memory_limit_bytes - device_bytes(r->device);
+	if (need > free_bytes || !(s->kv = cache_new(r, (int64_t)p->ids.n))) {
+		*oom = need;
+		err_set(err, "a context of %zu tokens needs %lld bytes for cache, scores and views; %lld are free", p->ids.n, (long long)need,
+			(long long)free_bytes);
+		return -2;
+	}
+	int rc = scores_begin(s, oom, err);
+	if (rc)
+		return rc;
+	if (job->progress)
+		job->progress(job->user, "prefill", 0, (int64_t)p->ids.n);
+	if ((rc = session_prefill(s, job, err)))
+		return rc;
+	return session_score(s, job);
+}
+
+void session_close(struct session *s)
+{
+	for (int i = 0; i < s->n_scoring; i++) {
+		if (s->scorer[i]->end)
+			s->scorer[i]->end(&s->scoring[i]);
+		free(s->scoring[i].scores);
+	}
+	for (int v = 0; v < s->n_methods; v++)
+		method_free(&s->method[v]);
+	kv_free(s->kv);
+	repeat_ids_free(&s->repeat_store);
+	free(s->method);
+	free(s->scoring_of);
+	free(s->scoring);
+	free(s->scorer);
+	free(s->scoring_error);
+	*s = (struct session){0};
+}
+
+/* ---- views ---- */
+
+/* Rows of one (layer, head): everything before the evictable part, the chosen entries, everything after. */
+static int32_t *rows_join(const struct prompt_shape *shape, const int32_t *chosen, int32_t n_chosen, int32_t *len)
+{
+	int64_t total = shape->prefix + shape->context + shape->after, after = total - shape->first - shape->count, n = 0;
+	int32_t *rows = mem_new((size_t)(shape->first + n_chosen + after), sizeof *rows);
+	for (int64_t i = 0; i < shape->first; i++)
+		rows[n++] = (int32_t)i;
+	memcpy(rows + n, chosen, (size_t)n_chosen * sizeof *rows);
+	n += n_chosen;
+	for (int64_t i = 0; i < after; i++)
+		rows[n++] = (int32_t)(shape->first + shape->count + i);
+	*len = (int32_t)n;
+	return rows;
+}
+
+static void view_count(struct view *v, const struct session *s)
+{
+	const struct runner_info *info = &s->r->info;
+	int n = info->layers * info->kv_heads;
+	v->kept_context = mem_new((size_t)n, sizeof *v->kept_context);
+	for (int i = 0; i < n; i++) {
+		v->kept_context[i] = s->prompt->context;
+		v->kept_total += s->prompt->context;
+	}
+	v->rows = cache_rows(s->r, (int64_t)s->prompt->ids.n);
+}
+
+static int view_check(const struct session *s, int variant, double retained, const struct selection *sel, int *flags, char err[ERR_LEN])
+{
+	const struct plan_method *m = &s->method[variant];
+	const struct prompt_shape *shape = &s->scoring[s->scoring_of[variant]].shape;
+	if (sel->nan_scores) {
+		*flags |= FLAG_NAN;
+		return err_set(err, "%s: %lld scores are not a number", m->name, (long long)sel->nan_scores);
+	}
+	int64_t planned = cache_rows(s->r, keep_count(shape->count, retained, param_compat(m->params)));
+	if (m->allocator->exact && !strcmp(param_compat(m->params), "none") && sel->total != planned && !(sel->flags & SELECT_ALL_KEPT))
+		return err_set(err, "%s keeps %lld entries where %lld were planned", m->name, (long long)sel->total, (long long)planned);
+	return 0;
+}
+
+int view_make(struct view *out, const struct session *s, int variant, double retained, int *flags, char err[ERR_LEN])
+{
+	*out = (struct view){0};
+	int g = s->scoring_of[variant];
+	if (g < 0) {
+		view_count(out, s);
+		return 0;
+	}
+	if (s->scoring_error[g][0])
+		return err_set(err, "%s", s->scoring_error[g]);
+	const struct runner_info *info = &s->r->info;
+	const struct prompt_shape *shape = &s->scoring[g].shape;
+	int n = info->layers * info->kv_heads, rc = -1;
+	struct selection sel = {0};
+	int32_t *len = mem_new((size_t)n, sizeof *len), **rows = mem_new((size_t)n, sizeof *rows);
+	if (method_select(&sel, &s->method[variant], &s->scoring[g], retained, err) || view_check(s, variant, retained, &sel, flags, err))
+		goto done;
+	*flags |= (sel.flags & SELECT_ALL_KEPT ? FLAG_ALL_KEPT : 0) | (sel.flags & SELECT_WINDOW_CUT ? FLAG_WINDOW_CUT : 0);
+	out->kept_context = mem_new((size_t)n, sizeof *out->kept_context);
+	for (int i = 0; i < n; i++) {
+		rows[i] = rows_join(shape, sel.index[i], sel.len[i], &len[i]);
+		for (int32_t j = 0; j < len[i]; j++)
+			out->kept_context[i] += rows[i][j] >= shape->prefix && rows[i][j] < shape->prefix + shape->context;
+		out->kept_total += out->kept_context[i];
+		out->rows += len[i];
+	}
+	if (!(out->kept = kept_new(s->r->device, info->layers, info->kv_heads, len, (const int32_t *const *)rows))) {
+		err_set(err, "%s: no memory for the index lists", s->method[variant].name);
+		goto done;
+	}
+	rc = 0;
+done:
+	for (int i = 0; i < n; i++)
+		free(rows[i]);
+	free(rows);
+	free(len);
+	selection_free(&sel);
+	if (rc)
+		view_free(out);
+	return rc;
+}
+
+void view_free(struct view *v)
+{
+	kept_free(v->kept);
+	free(v->kept_context);
+	*v = (struct view){0};
+}

@@ -1,0 +1,119 @@
+/* timing.c: time to first token of one variant: its true pipeline from an empty cache, sharing nothing with answers.
+ *
+ * Measured window: from token ids on the host to the first new token id on the host: prefill, scoring (a second pass included),
+ * selection, physical compaction, the question's own prefill on the pruned cache, LM head of the first token. Outside: tokenising, the
+ * answer's own cache, the release of the full one, later tokens. Asking for the full cache's memory belongs to prefill. The parts are timed one after another, the whole by
+ * itself. Scoring that happens inside the prefill's layers counts as scoring. */
+#include "runners/runner_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* compact(): the chosen rows in a cache of their own. NULL = out of memory. */
+static struct kv *compact(struct runner *r, const struct kv *full, const struct kept *kept)
+{
+	const struct runner_info *info = &r->info;
+	int n = info->layers * info->kv_heads;
+	int64_t *cap = mem_new((size_t)n, sizeof *cap);
+	for (int l = 0; l < info->layers; l++)
+		for (int h = 0; h < info->kv_heads; h++)
+			cap[l * info->kv_heads + h] = kept_len(kept, l, h);
+	struct kv *kv = kv_new(r->device, info->layers, info->kv_heads, info->head_dim, cap);
+	free(cap);
+	for (int l = 0; kv && l < info->layers; l++)
+		if (kv_gather(forward_queue(r->forward), kv, full, kept, l)) {
+			kv_free(kv);
+			return NULL;
+		}
+	queue_sync(forward_queue(r->forward));
+	return kv;
+}
+
+/* Feeds the question; *first_ns = its share spent on the first token's LM head. */
+static int question_run(struct runner *r, const struct kv *context, struct kv *tail, const struct ids *fed, int64_t pos0, int32_t *next, int64_t *ns,
+	int64_t *first_ns, char err[ERR_LEN])
+{
+	struct forward_seq s = {fed->v, (int)fed->n, pos0, context, NULL, tail};
+	int64_t start = clock_ns();
+	if (forward_run(r->forward, &s, 1, NULL, 0, next, NULL, err))
+		return -1;
+	*first_ns = forward_head_ns(r->forward);
+	*ns = clock_ns() - start - *first_ns;
+	return 0;
+}
+
+static int decode_run(struct runner *r, const struct kv *context, struct kv *tail, int64_t pos0, int32_t id, int n, char err[ERR_LEN])
+{
+	for (int i = 0; i < n; i++) {
+		struct forward_seq s = {&id, 1, pos0 + i, context, NULL, tail};
+		if (forward_run(r->forward, &s, 1, NULL, 0, &id, NULL, err))
+			return -1;
+	}
+	return 0;
+}
+
+int runner_time(struct runner *r, const struct runner_job *job, int v, int decode_tokens, struct runner_timing *out, char err[ERR_LEN])
+{
+	struct prompt prompt = {0};
+	struct prompt_question pq = {0};
+	struct runner_job one = *job;
+	struct session s = {0};
+	struct view view = {0};
+	struct kv *pruned = NULL, *tail = NULL;
+	int64_t oom = 0, start, mark;
+	int32_t next = -1;
+	int flags = 0, rc = -1;
+	one.variants = &job->variants[v];
+	one.n_variants = 1;
+	*out = (struct runner_timing){.decode_tokens = decode_tokens};
+	if (prompt_make(r, &one, 0, &prompt, &pq, err))
+		goto done;
+	device_peak_reset(r->device);
+	if (!(tail = cache_new(r, (int64_t)pq.fed.n + decode_tokens + 1))) {
+		err_set(err, "no memory for the answer's own cache");
+		goto done;
+	}
+	start = clock_ns();
+	if (session_open(&s, r, &one, &prompt, NULL, &oom, err))
+		goto done;
+	mark = clock_ns();
+	out->score_ns = s.score_ns;
+	out->prefill_ns = mark - start - s.score_ns;
+	if (view_make(&view, &s, 0, one.variants->retained, &flags, err))
+		goto done;
+	out->select_ns = clock_ns() - mark;
+	mark = clock_ns();
+	if (view.kept && !(pruned = compact(r, s.kv, view.kept))) {
+		err_set(err, "compaction: %s", device_error(r->device));
+		goto done;
+	}
+	out->compact_ns = view.kept ? clock_ns() - mark : 0;
+	const struct kv *context = pruned ? pruned : s.kv;
+	int64_t pos0 = (int64_t)prompt.ids.n, again = 0, again_first = 0;
+	if (question_run(r, context, tail, &pq.fed, pos0, &next, &out->question_ns, &out->first_token_ns, err))
+		goto done;
+	out->ttft_ns = clock_ns() - start;
+	out->peak_bytes = device_peak_bytes(r->device);
+	out->kv_bytes_before = kv_bytes(s.kv);
+	out->kv_bytes_after = kv_bytes(context);
+	out->kept_total = view.kept_total;
+	out->context_tokens = prompt.context;
+	kv_truncate(tail, 0);
+	mark = clock_ns();
+	if (question_run(r, context, tail, &pq.fed, pos0, &next, &again, &again_first, err))
+		goto done;
+	out->second_ttft_ns = clock_ns() - mark;
+	mark = clock_ns();
+	if (decode_run(r, context, tail, pos0 + (int64_t)pq.fed.n, next, decode_tokens, err))
+		goto done;
+	out->decode_ns = clock_ns() - mark;
+	rc = 0;
+done:
+	kv_free(tail);
+	kv_free(pruned);
+	view_free(&view);
+	session_close(&s);
+	prompt_question_free(&pq);
+	prompt_free(&prompt);
+	return rc;
+}

@@ -1,0 +1,167 @@
+/* task.c: the table of tasks, opening by name, and the memory of contexts. What a task says is in its own file. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tasks/task_impl.h"
+
+static const struct task_def *const table[] = {
+	&task_niah_single,
+	&task_niah_multikey,
+	&task_niah_multivalue,
+	&task_niah_multiquery,
+	&task_jsonl,
+};
+
+size_t task_def_count(void)
+{
+	return sizeof(table) / sizeof(table[0]);
+}
+
+const struct task_def *task_def_at(size_t i)
+{
+	return table[i];
+}
+
+bool task_takes(const struct task_def *def, const char *field)
+{
+	size_t len = strlen(field);
+	for (const char *p = def->parameters; (p = strstr(p, field)); p += len)
+		if ((p == def->parameters || p[-1] == ' ') && (p[len] == ' ' || !p[len]))
+			return true;
+	return false;
+}
+
+static const struct task_def *def_find(const char *name, char err[ERR_LEN])
+{
+	const char *names[sizeof(table) / sizeof(table[0])];
+	for (size_t i = 0; i < task_def_count(); i++) {
+		names[i] = table[i]->name;
+		if (!strcmp(name, names[i]))
+			return table[i];
+	}
+	const char *near = name_nearest(name, names, task_def_count());
+	err_set(err, "unknown task '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+	return NULL;
+}
+
+/* A parameter that changes nothing would make two equal cells look different: refused. So are numbers out of all bounds. */
+static int request_check(const struct task_def *def, const struct task_request *rq, char err[ERR_LEN])
+{
+	const struct {
+		const char *field;
+		bool set;
+	} fields[] = {
+		{"path", rq->path != NULL},
+		{"questions", rq->questions != 0},
+		{"needles", rq->needles != 0},
+		{"values", rq->values != 0},
+		{"queries", rq->queries != 0},
+		{"depth", rq->depth > 0},
+	};
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (fields[i].set && !task_takes(def, fields[i].field))
+			return err_set(
+				err, "task %s has no parameter '%s' (it has: %s)", def->name, fields[i].field, def->parameters);
+	const int64_t numbers[] = {rq->questions, rq->needles, rq->values, rq->queries, rq->max_new_tokens};
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (numbers[i] < 0 || numbers[i] > 10000)
+			return err_set(err, "task %s: %lld is not a number of questions, needles, values, queries or new tokens",
+				def->name, (long long)numbers[i]);
+	if (rq->contexts < 0 || rq->length_tokens < 0)
+		return err_set(err, "task %s: the number of contexts or the length is negative", def->name);
+	return 0;
+}
+
+int task_open(struct task **out, const struct task_request *rq, char err[ERR_LEN])
+{
+	const struct task_def *def = def_find(rq->name, err);
+	if (!def || request_check(def, rq, err))
+		return -1;
+	struct task *t = mem_new(1, sizeof(*t));
+	t->def = def;
+	t->rq = *rq;
+	t->rq.name = def->name;
+	t->rq.path = text_copy(rq->path);
+	t->rq.wording = text_copy(rq->wording);
+	t->identity.name = def->name;
+	if (def->open(t, err)) {
+		task_close(t);
+		return -1;
+	}
+	*out = t;
+	return 0;
+}
+
+void task_close(struct task *t)
+{
+	if (!t)
+		return;
+	t->def->close(t);
+	free((char *)t->rq.path);
+	free((char *)t->rq.wording);
+	free(t);
+}
+
+int task_count(const struct task *t)
+{
+	return t->contexts;
+}
+
+void task_identity(const struct task *t, struct task_identity *out)
+{
+	*out = t->identity;
+}
+
+int task_context_make(struct task *t, int i, struct task_context *out, char err[ERR_LEN])
+{
+	memset(out, 0, sizeof(*out));
+	if (i < 0 || i >= t->contexts)
+		return err_set(err, "task %s has %d contexts: there is no number %d", t->def->name, t->contexts, i);
+	out->id = text_format("c%d", i);
+	if (t->def->make(t, i, out, err)) {
+		task_context_free(out);
+		return -1;
+	}
+	return 0;
+}
+
+struct task_question *task_question_add(struct task_context *c)
+{
+	c->questions = mem_grow(c->questions, (size_t)c->n_questions + 1, sizeof(*c->questions));
+	struct task_question *q = &c->questions[c->n_questions];
+	*q = (struct task_question){.depth = NAN};
+	q->id = text_format("%s.q%d", c->id, c->n_questions++);
+	q->answer_prefix = text_copy("");
+	return q;
+}
+
+void task_answer_add(struct task_question *q, const char *answer)
+{
+	q->answers = mem_grow(q->answers, (size_t)q->n_answers + 1, sizeof(*q->answers));
+	q->answers[q->n_answers++] = text_copy(answer);
+}
+
+static void texts_free(char **texts, int n)
+{
+	for (int i = 0; i < n; i++)
+		free(texts[i]);
+	free(texts);
+}
+
+void task_context_free(struct task_context *c)
+{
+	for (int i = 0; i < c->n_questions; i++) {
+		struct task_question *q = &c->questions[i];
+		texts_free(q->answers, q->n_answers);
+		texts_free(q->stops, q->n_stops);
+		free(q->id);
+		free(q->text);
+		free(q->answer_prefix);
+	}
+	free(c->questions);
+	free(c->id);
+	free(c->system);
+	free(c->text);
+	memset(c, 0, sizeof(*c));
+}

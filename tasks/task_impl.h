@@ -1,0 +1,23 @@
+/* task_impl.h: what the tasks share behind task.h. Only files of tasks/ include it. */
+#ifndef KVB_TASK_IMPL_H
+#define KVB_TASK_IMPL_H
+
+#include "tasks/task.h"
+
+struct task {
+	const struct task_def *def;
+	struct task_request rq;        /* own copy, strings too */
+	int contexts;                  /* set by open */
+	struct task_identity identity; /* set by open, but for the name */
+	void *state;                   /* the task's own: made by open, freed by close (which may find NULL) */
+};
+
+extern const struct task_def task_niah_single, task_niah_multikey, task_niah_multivalue, task_niah_multiquery, task_jsonl;
+
+/* Is this request field among the task's parameters? */
+bool task_takes(const struct task_def *def, const char *field);
+/* A new question at the end of the context's list, its id set and answer_prefix "", all else zero. Valid until the next call. */
+struct task_question *task_question_add(struct task_context *c);
+void task_answer_add(struct task_question *q, const char *answer);
+
+#endif

@@ -1,0 +1,71 @@
+#!/bin/bash
+# Every exit code of the table in `kvbench help`, and that data goes to stdout and talk to stderr.
+cd "$(dirname "$0")/../.."
+K=${KVBENCH:-./kvbench}
+dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+plan=$dir/plan.json
+cat >"$plan" <<'J'
+{"targets": ["tiny-pair/target"], "models": "runners/model", "methods": ["snapkv"], "retained": [0.3],
+ "tasks": [{"name": "niah-multikey", "lengths": [256], "contexts": 2, "questions": 4}], "timing": {"enabled": false}}
+J
+wants() { # CODE, pattern on stderr ('' = whatever), command...
+	local code=$1 pattern=$2 rc; shift 2
+	"$@" >"$dir/out" 2>"$dir/err" </dev/null; rc=$?
+	if [ "$rc" -eq "$code" ] && { [ -z "$pattern" ] || grep -qE -- "$pattern" "$dir/err"; }; then echo "ok - $code: ${*:1:6}"
+	else echo "not ok - wanted $code and /$pattern/, got $rc: $*"; cat "$dir/err"; fi
+}
+silent() { # the command's stdout is empty
+	"$@" 2>/dev/null | grep -q . && echo "not ok - talks on stdout: $*" || echo "ok - nothing on stdout: ${*:1:4}"
+}
+db=$dir/a.db
+wants 0 '' "$K" help
+wants 2 '' "$K"
+wants 0 '' "$K" version
+for verb in run status report export ask list doctor bench calibrate; do wants 0 '' "$K" $verb --help; done
+wants 2 'did you mean "export"' "$K" exprot
+wants 2 'did you mean --format' "$K" export --fromat csv x.db
+wants 2 'usage: kvbench status DB' "$K" status
+wants 2 'one argument too many' "$K" status a b
+wants 2 '--out needs FILE' "$K" report x.db --out
+wants 2 'flag' "$K" run --dry-run=yes "$plan"
+wants 2 'csv, json' "$K" export x.db --format xls
+wants 2 'did you mean "methods"' "$K" list mehtods
+wants 2 'whole number' "$K" ask --user-file x --threads two
+wants 2 '--context' "$K" ask --question why
+wants 2 'kvzip-head' "$K" calibrate everything
+wants 2 'gone.json' "$K" run "$dir/gone.json"
+wants 2 'did you mean "retained"' "$K" run "$plan" --set retaind=.3
+wants 2 'snapkv' "$K" run "$plan" --methods snapkw
+wants 2 'did you mean' "$K" run "$plan" --tasks niah-singel
+wants 1 'no such database' "$K" status "$dir/gone.db"
+wants 1 'not a database|not one of' "$K" export "$plan"
+wants 1 'gone-model' "$K" run "$plan" --db "$dir/b.db" --targets gone-model
+wants 0 '' "$K" run "$plan" --db "$db" --dry-run -q
+grep -q '3 cells, 24 samples'  "$dir/out" && [ ! -e "$db" ] && echo "ok - a dry run only counts" || echo "not ok - a dry run only counts"
+wants 0 '0 of them present before; now 24 answered' "$K" run "$plan" --db "$db"
+wants 0 '24 of them present before; now 0 answered' "$K" run "$plan" --db "$db"
+silent "$K" run "$plan" --targets gone-model --db "$dir/b.db"
+for format in csv json md latex text; do wants 0 '' "$K" export "$db" --format $format; done
+wants 0 '' "$K" status "$db"
+wants 0 '' "$K" report "$db" -o "$dir/a.html"
+grep -q '</html>' "$dir/a.html" && echo "ok - the report is a whole file" || echo "not ok - the report is a whole file"
+for kind in methods scorers allocators tasks metrics models templates; do
+	wants 0 '' "$K" list $kind --models runners/model
+	[ -s "$dir/out" ] && echo "ok - list $kind says something" || echo "not ok - list $kind says something"
+done
+wants 0 '' "$K" doctor --models runners/model
+
+# a locked database and a signal: try again
+long=(run "$plan" --db "$dir/c.db" --set tasks.contexts=400)
+"$K" "${long[@]}" >/dev/null 2>&1 & pid=$!
+for _ in $(seq 100); do [ -e "$dir/c.db.lock" ] && break; sleep .05; done
+wants 75 'another kvbench' "$K" "${long[@]}"
+for _ in $(seq 200); do "$K" status "$dir/c.db" 2>/dev/null | grep -qE '^all .* [1-9][0-9]*/4800' && break; sleep .05; done
+kill -TERM $pid; wait $pid; rc=$?
+[ $rc -eq 75 ] && echo "ok - 75 after TERM" || echo "not ok - 75 after TERM, got $rc"
+for sig in INT USR1; do # a background job of a script ignores INT: env gives it back its default
+	setsid env --default-signal=INT "$K" "${long[@]}" >/dev/null 2>&1 & pid=$!
+	sleep .5
+	kill -$sig $pid; wait $pid; rc=$?
+	[ $rc -eq 75 ] && echo "ok - 75 after $sig" || echo "not ok - 75 after $sig, got $rc"
+done

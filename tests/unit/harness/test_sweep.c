@@ -1,0 +1,428 @@
+/* test_sweep.c: a plan becomes rows: counted, resumed, failed, checked, timed. The runner is a stub that can be told to misbehave. */
+#include "tests/unit/test.h"
+#include "tests/unit/harness/stub_runner.h"
+
+#include "harness/dryrun.h"
+#include "harness/sweep.h"
+
+#include <unistd.h>
+
+static char folder[] = "/tmp/kvbench-sweep-XXXXXX";
+
+/* 2 contexts x 3 questions; full + (random, snapkv) x (.3, 1): 5 variants, 2 protocols: 10 cells, 60 samples. */
+static const char plan_text[] =
+	"{\"targets\": [\"m\"], \"tasks\": [{\"name\": \"niah-multikey\", \"lengths\": [200], \"contexts\": 2, \"questions\": 3}],"
+	" \"methods\": [\"snapkv\"], \"retained\": [0.3, 1], \"protocols\": [\"agnostic\", \"aware\"],"
+	" \"timing\": {\"enabled\": false, \"warmup\": 2, \"retained\": [0.3], \"protocols\": [\"agnostic\"]}}";
+enum { CELLS = 10, SAMPLES = 60 };
+
+struct bench { /* a plan with its database */
+	struct plan plan;
+	struct store *store;
+	struct progress progress;
+	struct sweep sweep;
+	char run_id[33], *db;
+	int rc;
+};
+
+static void bench_plan(struct bench *b, const char *const *set, int n)
+{
+	char err[ERR_LEN] = "", *path = text_format("%s/plan.json", folder);
+	FILE *f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(plan_text, f);
+	fclose(f);
+	if (plan_read(&b->plan, path, set, n, err))
+		fail_msg("%s", err);
+	free(path);
+}
+
+/* One process: opens the database, sweeps, closes. */
+static void run_once(struct bench *b, const char *name, const char *const *set, int n)
+{
+	char err[ERR_LEN] = "", env[SHA_LEN];
+	bench_plan(b, set, n);
+	b->db = text_format("%s/%s.db", folder, name);
+	if (store_open(&b->store, b->db, err))
+		fail_msg("%s", err);
+	struct store_env e = {"h", "o", "c", "i", "cpu", "v", "f", "l", "c", false, 1, 1};
+	assert_int_equal(store_put_env(b->store, &e, env, err), 0);
+	assert_int_equal(store_run_begin(b->store, env, "[]", b->plan.json, b->run_id, err), 0);
+	b->progress = progress_open(true, 2);
+	b->sweep = (struct sweep){.plan = &b->plan, .store = b->store, .present = b->store, .run_id = b->run_id, .progress = &b->progress,
+		.stop = stub_stop};
+	b->rc = sweep_run(&b->sweep, err);
+	if (b->rc < 0)
+		fail_msg("%s", err);
+}
+
+static void end(struct bench *b)
+{
+	sweep_free(&b->sweep);
+	store_close(b->store);
+	plan_free(&b->plan);
+	free(b->db);
+}
+
+/* Everything the database says of cells and samples, as one text: what two ways of getting there must agree on. */
+static int dump_sample(void *user, const struct score_row *r)
+{
+	strbuf_printf(user, "  %s %s %s %.6f %s|%s|%s %d %.4f\n", r->sample_id, r->context_id, r->status, r->score, r->answer, r->gold, r->message,
+		r->answer_tokens, r->retained);
+	return 0;
+}
+
+struct dump {
+	struct store *store;
+	struct strbuf text;
+};
+
+static int dump_cell(void *user, const struct cell_row *c)
+{
+	struct dump *d = user;
+	char err[ERR_LEN];
+	strbuf_printf(&d->text, "%s %s %s %lld %d %s %d/%d\n", c->cell_id, c->method, c->task, (long long)c->context_tokens, c->retained_ppm, c->protocol,
+		c->ok, c->planned);
+	return store_samples(d->store, c->cell_id, dump_sample, &d->text, err);
+}
+
+static char *dump(struct store *s)
+{
+	struct dump d = {.store = s};
+	char err[ERR_LEN];
+	assert_int_equal(store_cells(s, dump_cell, &d, err), 0);
+	return strbuf_take(&d.text);
+}
+
+static int reset(void **state)
+{
+	(void)state;
+	stub = (struct stub){0};
+	return 0;
+}
+
+static int sum_counts(void *user, const struct cell_row *c)
+{
+	int *sums = user; /* cells, planned, ok, failed, oom */
+	const int parts[] = {1, c->planned, c->ok, c->failed, c->oom};
+	for (int i = 0; i < 5; i++)
+		sums[i] += parts[i];
+	return 0;
+}
+
+static void check_counts(const struct bench *b, int cells, int planned, int ok, int failed, int oom)
+{
+	int sums[5] = {0};
+	char err[ERR_LEN];
+	assert_int_equal(store_cells(b->store, sum_counts, sums, err), 0);
+	assert_int_equal(sums[0], cells);
+	assert_int_equal(sums[1], planned);
+	assert_int_equal(sums[2], ok);
+	assert_int_equal(sums[3], failed);
+	assert_int_equal(sums[4], oom);
+}
+
+static void test_every_cell_and_sample_is_a_row(void **state)
+{
+	(void)state;
+	struct bench b;
+	run_once(&b, "whole", NULL, 0);
+	assert_int_equal(b.rc, 0);
+	assert_int_equal(b.sweep.sum.cells, CELLS);
+	assert_int_equal(b.sweep.sum.samples, SAMPLES);
+	assert_int_equal(b.sweep.sum.missing, SAMPLES);
+	assert_int_equal(b.sweep.sum.ok, SAMPLES);
+	assert_false(sweep_failed(&b.sweep.sum));
+	check_counts(&b, CELLS, SAMPLES, SAMPLES, 0, 0);
+	assert_int_equal(stub.jobs, 4); /* one job for each context and protocol, whatever the number of variants */
+	assert_int_equal(stub.opens, 1);
+	end(&b);
+}
+
+static int full_scores_one(void *user, const struct cell_row *c)
+{
+	bool random = !strcmp(c->method, "random") && c->retained_ppm < 1000000;
+	*(bool *)user = *(bool *)user && (random ? c->score_mean < 1 && c->empty > 0 : c->score_mean == 1);
+	return 0;
+}
+
+static void test_answers_are_scored_and_empty_ones_counted(void **state)
+{
+	(void)state;
+	struct bench b;
+	char err[ERR_LEN];
+	bool right = true;
+	run_once(&b, "scored", NULL, 0);
+	assert_int_equal(store_cells(b.store, full_scores_one, &right, err), 0);
+	assert_true(right);
+	assert_true(b.sweep.sum.empty > 0);
+	end(&b);
+}
+
+static void test_the_same_command_asks_nothing_twice(void **state)
+{
+	(void)state;
+	struct bench b;
+	run_once(&b, "twice", NULL, 0);
+	end(&b);
+	run_once(&b, "twice", NULL, 0);
+	assert_int_equal(stub.answers, SAMPLES);
+	assert_int_equal(stub.jobs, 4);
+	assert_int_equal(b.sweep.sum.missing, 0);
+	end(&b);
+	run_once(&b, "twice", (const char *[]){"methods=snapkv,kvzip"}, 1); /* a method more: only its own answers are asked for */
+	assert_int_equal(stub.answers, SAMPLES + 2 * 2 * 6);
+	end(&b);
+}
+
+/* Stopped after every 7th answer and started again until done: the same rows as in one go. */
+static void test_stopped_and_resumed_equals_one_go(void **state)
+{
+	(void)state;
+	struct bench b;
+	run_once(&b, "one-go", NULL, 0);
+	char *whole = dump(b.store);
+	end(&b);
+	stub.answers = 0;
+	int runs = 0;
+	do {
+		stub.stop_after = stub.answers + 7;
+		run_once(&b, "pieces", NULL, 0);
+		runs++;
+		char *text = dump(b.store);
+		if (!b.rc)
+			assert_string_equal(text, whole);
+		free(text);
+		end(&b);
+	} while (b.rc == 1);
+	assert_int_equal(runs, SAMPLES / 7 + 1);
+	assert_int_equal(stub.answers, SAMPLES); /* what was answered before the stop was kept */
+	free(whole);
+}
+
+static void test_a_failed_sample_is_a_row_and_is_tried_again(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.failing = "snapkv";
+	run_once(&b, "failing", NULL, 0);
+	assert_int_equal(b.rc, 0);
+	assert_true(sweep_failed(&b.sweep.sum));
+	check_counts(&b, CELLS, SAMPLES, 36, 24, 0);
+	char *text = dump(b.store);
+	assert_non_null(strstr(text, "as the test asked"));
+	free(text);
+	end(&b);
+	stub.failing = NULL;
+	run_once(&b, "failing", NULL, 0);
+	assert_int_equal(b.sweep.sum.ok, 24);
+	assert_false(sweep_failed(&b.sweep.sum));
+	check_counts(&b, CELLS, SAMPLES, SAMPLES, 0, 0);
+	end(&b);
+}
+
+static void test_out_of_memory_is_a_row(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.oom = "snapkv";
+	run_once(&b, "oom", NULL, 0);
+	check_counts(&b, CELLS, SAMPLES, 36, 0, 24);
+	assert_int_equal(b.sweep.sum.oom, 24);
+	end(&b);
+}
+
+static void test_a_context_that_cannot_be_had_fails_its_samples(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.job_fails = true;
+	run_once(&b, "job", NULL, 0);
+	check_counts(&b, CELLS, SAMPLES, 0, SAMPLES, 0);
+	char *text = dump(b.store);
+	assert_non_null(strstr(text, "the context does not fit"));
+	free(text);
+	end(&b);
+}
+
+static void test_pruning_that_did_not_take_place_fails(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.unpruned = "snapkv";
+	run_once(&b, "unpruned", NULL, 0);
+	check_counts(&b, CELLS, SAMPLES, 48, 12, 0); /* snapkv at .3; at 1 all entries are right */
+	char *text = dump(b.store);
+	assert_non_null(strstr(text, "pruning did not take place"));
+	free(text);
+	end(&b);
+}
+
+static void test_nan_scores_fail(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.with_nan = "snapkv";
+	run_once(&b, "nan", NULL, 0);
+	check_counts(&b, CELLS, SAMPLES, 36, 24, 0);
+	end(&b);
+}
+
+static void test_r_one_must_equal_the_full_cache(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.unequal = "snapkv";
+	run_once(&b, "unequal", NULL, 0);
+	assert_int_equal(b.sweep.sum.not_equal_to_full, 12);
+	assert_true(sweep_failed(&b.sweep.sum));
+	assert_non_null(strstr(b.sweep.sum.notes.text, "snapkv at r = 1 gives 6 answers that differ"));
+	end(&b);
+	stub.unequal = NULL;
+	run_once(&b, "unequal", NULL, 0); /* found again on resume, from the rows alone */
+	assert_int_equal(b.sweep.sum.not_equal_to_full, 12);
+	end(&b);
+}
+
+static void test_a_model_that_cannot_be_loaded_does_not_stop_the_others(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.bad_target = "gone";
+	run_once(&b, "load", (const char *[]){"targets=gone,m"}, 1);
+	assert_int_equal(b.sweep.sum.loads_failed, 1);
+	assert_true(sweep_failed(&b.sweep.sum));
+	check_counts(&b, CELLS, SAMPLES, SAMPLES, 0, 0);
+	end(&b);
+}
+
+static void test_a_task_that_cannot_be_had_does_not_stop_the_others(void **state)
+{
+	(void)state;
+	struct bench b;
+	run_once(&b, "task", (const char *[]){"tasks=[{\"name\":\"jsonl\",\"path\":\"/gone.jsonl\"},{\"name\":\"niah-single\",\"lengths\":100,\"contexts\":2}]"}, 1);
+	assert_int_equal(b.sweep.sum.contexts_failed, 2);
+	assert_non_null(strstr(b.sweep.sum.notes.text, "/gone.jsonl"));
+	check_counts(&b, CELLS, 20, 20, 0, 0);
+	end(&b);
+}
+
+/* ---- the timing pass ---- */
+
+static int count_rows(void *user, const struct timing_row *r)
+{
+	int *n = user; /* ttft rows: warm-up, measured */
+	n[r->warmup ? 0 : 1] += !strcmp(r->phase, "ttft");
+	return 0;
+}
+
+static int check_timed(void *user, const struct cell_row *c)
+{
+	struct bench *b = user;
+	int n[2] = {0};
+	char err[ERR_LEN];
+	bool timed = !strcmp(c->protocol, "agnostic") && (c->retained_ppm == 300000 || !strcmp(c->method, "full"));
+	assert_int_equal(store_timings(b->store, c->cell_id, count_rows, n, err), 0);
+	assert_int_equal(n[0], timed ? 2 : 0);
+	assert_int_equal(n[1], timed ? 9 : 0);
+	return 0;
+}
+
+static void test_timing_is_interleaved_and_rotated(void **state)
+{
+	(void)state;
+	struct bench b;
+	char err[ERR_LEN];
+	run_once(&b, "timing", (const char *[]){"timing.enabled=true"}, 1);
+	assert_int_equal(store_cells(b.store, check_timed, &b, err), 0);
+	/* 11 rounds of full, snapkv, random, each beginning one later */
+	assert_int_equal(strncmp(stub.timed, "full snapkv random snapkv random full random full snapkv full ", 61), 0);
+	end(&b);
+	stub.timed[0] = 0;
+	run_once(&b, "timing", (const char *[]){"timing.enabled=true"}, 1);
+	assert_string_equal(stub.timed, ""); /* not measured again */
+	end(&b);
+	run_once(&b, "timing", (const char *[]){"timing.enabled=true", "methods=snapkv,kvzip"}, 2);
+	assert_non_null(strstr(stub.timed, "full ")); /* a method more: all of the group again, in one process */
+	assert_non_null(strstr(stub.timed, "kvzip "));
+	end(&b);
+}
+
+static void test_what_cannot_be_timed_is_noted_once(void **state)
+{
+	(void)state;
+	struct bench b;
+	run_once(&b, "untimed", NULL, 0);
+	end(&b);
+	stub.failing = "snapkv"; /* answered before, fails now */
+	run_once(&b, "untimed", (const char *[]){"timing.enabled=true"}, 1);
+	assert_int_equal(b.sweep.sum.timings_failed, 1);
+	assert_true(sweep_failed(&b.sweep.sum));
+	assert_null(strstr(stub.timed, "snapkv"));
+	end(&b);
+}
+
+static void test_a_stopped_timing_pass_stores_no_half_group(void **state)
+{
+	(void)state;
+	struct bench b;
+	run_once(&b, "half", NULL, 0);
+	end(&b);
+	stub.stop_after = 1; /* all answers are there: only the timing pass asks */
+	run_once(&b, "half", (const char *[]){"timing.enabled=true"}, 1);
+	assert_int_equal(b.rc, 1);
+	end(&b);
+	stub.stop_after = 0;
+	run_once(&b, "half", (const char *[]){"timing.enabled=true"}, 1);
+	char err[ERR_LEN];
+	assert_int_equal(store_cells(b.store, check_timed, &b, err), 0);
+	end(&b);
+}
+
+/* ---- dry run ---- */
+
+static void test_dry_run_measures_nothing(void **state)
+{
+	(void)state;
+	struct bench b, dry = {0};
+	char err[ERR_LEN] = "", *ids = text_format("%s/ids.db", folder);
+	stub.stop_after = 20;
+	run_once(&b, "dry", NULL, 0);
+	stub = (struct stub){0};
+	bench_plan(&dry, NULL, 0);
+	struct progress quiet = progress_open(true, 2);
+	struct sweep s = {.plan = &dry.plan, .present = b.store, .progress = &quiet, .stop = stub_stop};
+	assert_int_equal(store_open(&s.store, ids, err), 0);
+	assert_int_equal(dryrun_print(&s, err), 0);
+	assert_int_equal(stub.answers, 0);
+	assert_int_equal(s.sum.samples, SAMPLES);
+	assert_int_equal(s.sum.missing, SAMPLES - 20);
+	store_close(s.store);
+	sweep_free(&s);
+	plan_free(&dry.plan);
+	free(ids);
+	end(&b);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, reset)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_every_cell_and_sample_is_a_row), TEST(test_answers_are_scored_and_empty_ones_counted),
+		TEST(test_the_same_command_asks_nothing_twice), TEST(test_stopped_and_resumed_equals_one_go),
+		TEST(test_a_failed_sample_is_a_row_and_is_tried_again), TEST(test_out_of_memory_is_a_row),
+		TEST(test_a_context_that_cannot_be_had_fails_its_samples), TEST(test_pruning_that_did_not_take_place_fails),
+		TEST(test_nan_scores_fail), TEST(test_r_one_must_equal_the_full_cache),
+		TEST(test_a_model_that_cannot_be_loaded_does_not_stop_the_others), TEST(test_a_task_that_cannot_be_had_does_not_stop_the_others),
+		TEST(test_timing_is_interleaved_and_rotated), TEST(test_what_cannot_be_timed_is_noted_once),
+		TEST(test_a_stopped_timing_pass_stores_no_half_group), TEST(test_dry_run_measures_nothing),
+	};
+	if (!mkdtemp(folder))
+		return 1;
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	char *clean = text_format("rm -rf %s", folder);
+	if (system(clean))
+		fprintf(stderr, "%s stays behind\n", folder);
+	free(clean);
+	return failed;
+}

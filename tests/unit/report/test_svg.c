@@ -1,0 +1,92 @@
+/* The plot layer: scales, ticks, escaping. */
+#include "report/svg.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void expect_text(const char *in, const char *out)
+{
+	struct strbuf b = {0};
+	html_text(&b, in);
+	assert_string_equal(b.text ? b.text : "", out);
+	strbuf_free(&b);
+}
+
+static void hostile_text_is_escaped(void **state)
+{
+	(void)state;
+	expect_text("</script>\"'&<img onerror>", "&lt;/script&gt;&quot;&#39;&amp;&lt;img onerror&gt;");
+	expect_text("plain — ünïcödé 中 😀\n\t", "plain — ünïcödé 中 😀\n\t");
+	expect_text(NULL, "");
+}
+
+#define REPLACED "\xef\xbf\xbd"
+
+/* Control characters, cut and overlong UTF-8, surrogates, U+FFFE: what no XML reader takes becomes U+FFFD. */
+static void bad_bytes_are_replaced(void **state)
+{
+	(void)state;
+	expect_text("a\001b\x7f", "a" REPLACED "b" REPLACED);
+	expect_text("\xc3", REPLACED);
+	expect_text("\xe4\xb8<", REPLACED REPLACED "&lt;");
+	expect_text("\xc0\xbc", REPLACED REPLACED);              /* overlong < */
+	expect_text("\xed\xa0\x80", REPLACED REPLACED REPLACED); /* a surrogate */
+	expect_text("\xef\xbf\xbe", REPLACED REPLACED REPLACED);
+	expect_text("\xf5\x80\x80\x80", REPLACED REPLACED REPLACED REPLACED);
+	expect_text("\xc2\x85", REPLACED REPLACED); /* a C1 control */
+}
+
+static void cutting_keeps_characters(void **state)
+{
+	(void)state;
+	struct strbuf b = {0};
+	html_cut(&b, "aä中<bc", 4);
+	assert_string_equal(b.text, "aä中 … (3 more bytes)");
+	strbuf_free(&b);
+}
+
+static void scales(void **state)
+{
+	(void)state;
+	struct svg_scale linear = {0, 1, 100, 0, false}, log = {1, 100, 0, 200, true};
+	assert_true(svg_at(&linear, .25) == 75);
+	assert_true(fabs(svg_at(&log, 10) - 100) < 1e-9);
+	assert_true(fabs(svg_step(1, 5) - .2) < 1e-12);
+	assert_true(svg_step(1200, 4) == 500);
+	assert_true(svg_step(70, 4) == 20);
+}
+
+static int count(const char *text, const char *what)
+{
+	int n = 0;
+	for (const char *p = text; (p = strstr(p, what)); p += strlen(what))
+		n++;
+	return n;
+}
+
+/* 0, .2, .4, .6, .8, 1: six ticks in spite of rounding. A NAN cuts a band in two and is passed over by a line. */
+static void marks(void **state)
+{
+	(void)state;
+	struct strbuf b = {0};
+	struct svg_plot p = svg_begin(&b, 300, 200, "t", "d");
+	svg_y_ticks(&p, 5);
+	assert_int_equal(count(b.text, "class=\"t\""), 6);
+	const double x[] = {0, .2, .4, .6, .8}, y[] = {.1, .2, NAN, .4, .5};
+	svg_band(&p, x, y, y, 5);
+	assert_int_equal(count(b.text, "class=\"band\""), 2);
+	svg_line(&p, "ln", x, y, 5);
+	svg_end(&p);
+	assert_null(strstr(b.text, "nan"));
+	strbuf_free(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(hostile_text_is_escaped), cmocka_unit_test(bad_bytes_are_replaced),
+		cmocka_unit_test(cutting_keeps_characters), cmocka_unit_test(scales), cmocka_unit_test(marks)};
+	return cmocka_run_group_tests_name("svg", tests, NULL, NULL);
+}

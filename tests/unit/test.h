@@ -1,0 +1,52 @@
+/* test.h: what every test program needs: cmocka's includes, where shared data lies, JSON files. */
+#ifndef KVB_TEST_H
+#define KVB_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/base/base.h"
+
+/* ../shared, or KVB_SHARED; tests that need it skip with a plain message when it is not there. */
+static inline const char *shared_dir(void)
+{
+	const char *dir = getenv("KVB_SHARED");
+	return dir ? dir : "../shared";
+}
+
+#define skip_without(path)                                                   \
+	do {                                                                 \
+		if (!file_exists(path)) {                                    \
+			printf("skipped: %s is not there\n", path);          \
+			skip();                                              \
+		}                                                            \
+	} while (0)
+
+static inline json_t *json_file(const char *path)
+{
+	json_error_t e;
+	json_t *j = json_load_file(path, 0, &e);
+	if (!j)
+		fail_msg("%s: %s", path, e.text);
+	return j;
+}
+
+/* An array of integers; caller frees. */
+static inline int32_t *json_ids(const json_t *array, size_t *n)
+{
+	*n = json_array_size(array);
+	int32_t *v = mem_new(*n, sizeof *v);
+	for (size_t i = 0; i < *n; i++)
+		v[i] = (int32_t)json_integer_value(json_array_get(array, i));
+	return v;
+}
+
+#endif
