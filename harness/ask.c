@@ -1,5 +1,5 @@
-/* ask.c: `kvbench ask`: the quickest look at what pruning does to one's own text: one question, many methods, answers side by side with
- * what was kept and the time to first token. `--user-file` gives a whole user turn to the full cache instead. */
+/* ask.c: `kvbench ask`: the quickest look at what pruning does to one's own text: one question, many methods, answers side by
+ * side with what was kept and the time to first token. `--user-file` gives a whole user turn to the full cache instead. */
 #include "harness/verbs.h"
 
 #include <jansson.h>
@@ -14,8 +14,8 @@ struct reply { /* one variant's answer, copied out of the callback */
 	int32_t *ids;
 	int n_ids;
 	enum runner_finish finish;
-	double kept;                 /* share of context entries, counted in the cache */
-	double ttft_ms;              /* NAN = not timed */
+	double kept;    /* share of context entries, counted in the cache */
+	double ttft_ms; /* NAN = not timed */
 };
 
 struct ask {
@@ -23,9 +23,9 @@ struct ask {
 	struct runner *runner;
 	char *context, *question, *user_turn;
 	struct runner_variant *variants;
-	char **names;                /* what the variants' method names point to */
+	char **names; /* what the variants' method names point to */
 	int n_variants, n_names;
-	struct reply *replies;       /* [n_variants] */
+	struct reply *replies; /* [n_variants] */
 	int32_t *prompt_ids;
 	int n_prompt, context_tokens;
 };
@@ -36,8 +36,13 @@ static void keep_reply(void *user, const struct runner_answer *a)
 	const struct runner_info *info = runner_info(k->runner);
 	struct reply *r = &k->replies[a->variant];
 	int64_t all = (int64_t)a->context_tokens * info->layers * info->kv_heads;
-	*r = (struct reply){.status = a->status, .message = text_copy(a->message ? a->message : ""), .text = text_copy(a->text ? a->text : ""),
-		.n_ids = a->n_ids, .finish = a->finish, .kept = all ? (double)a->kept_total / (double)all : 1, .ttft_ms = NAN};
+	*r = (struct reply){.status = a->status,
+		.message = text_copy(a->message ? a->message : ""),
+		.text = text_copy(a->text ? a->text : ""),
+		.n_ids = a->n_ids,
+		.finish = a->finish,
+		.kept = all ? (double)a->kept_total / (double)all : 1,
+		.ttft_ms = NAN};
 	r->ids = mem_new((size_t)a->n_ids, sizeof *r->ids);
 	if (a->n_ids)
 		memcpy(r->ids, a->ids, (size_t)a->n_ids * sizeof *r->ids);
@@ -56,7 +61,8 @@ static void make_variants(struct ask *k)
 {
 	char *methods = text_copy(option_text(k->o, "methods", "full,snapkv,kvzip")), *rest = methods, *name;
 	while ((name = strsep(&rest, ","))) {
-		char *ratios = text_copy(strcmp(name, "full") ? option_text(k->o, "retained", ".3") : "1"), *more = ratios, *ratio;
+		char *ratios = text_copy(strcmp(name, "full") ? option_text(k->o, "retained", ".3") : "1"), *more = ratios,
+		     *ratio;
 		k->names = mem_grow(k->names, (size_t)k->n_names + 1, sizeof *k->names);
 		k->names[k->n_names++] = text_copy(name);
 		while ((ratio = strsep(&more, ","))) {
@@ -121,15 +127,23 @@ static void ask_free(struct ask *k)
 
 static int answer_all(struct ask *k, char err[ERR_LEN])
 {
-	struct runner_question q = {.text = k->question ? k->question : "", .max_new_tokens = (int)option_count(k->o, "max-new", 128)};
-	struct runner_job job = {.context = k->context ? k->context : "", .chat = true, .user_turn = k->user_turn, .questions = &q, .n_questions = 1,
+	struct runner_question q = {
+		.text = k->question ? k->question : "", .max_new_tokens = (int)option_count(k->o, "max-new", 128)};
+	struct runner_job job = {.context = k->context ? k->context : "",
+		.chat = true,
+		.user_turn = k->user_turn,
+		.questions = &q,
+		.n_questions = 1,
 		.protocol = !strcmp(option_text(k->o, "protocol", "agnostic"), "aware") ? PROTOCOL_AWARE : PROTOCOL_AGNOSTIC,
-		.variants = k->variants, .n_variants = k->n_variants, .user = k, .done = keep_reply};
+		.variants = k->variants,
+		.n_variants = k->n_variants,
+		.user = k,
+		.done = keep_reply};
 	if (runner_answer(k->runner, &job, err))
 		return -1;
 	struct runner_counters c = runner_counters(k->runner);
-	fprintf(stderr, "%lld prefill(s), %lld scorer pass(es), %lld forward calls for %d answers\n", (long long)c.prefills, (long long)c.scorer_passes,
-		(long long)c.forward_calls, k->n_variants);
+	fprintf(stderr, "%lld prefill(s), %lld scorer pass(es), %lld forward calls for %d answers\n", (long long)c.prefills,
+		(long long)c.scorer_passes, (long long)c.forward_calls, k->n_variants);
 	for (int v = 0; v < k->n_variants && !k->user_turn; v++) {
 		struct runner_timing t;
 		if (k->replies[v].status == ANSWER_OK && !runner_time(k->runner, &job, v, 0, &t, err))
@@ -140,6 +154,14 @@ static int answer_all(struct ask *k, char err[ERR_LEN])
 
 /* ---- showing ---- */
 
+/* One row of the table: a line break of the answer is shown, not made. */
+static void print_line(const char *text)
+{
+	for (; *text; text++)
+		*text == '\n' ? fputs("\\n", stdout) : putchar(*text);
+	putchar('\n');
+}
+
 static void print_text(const struct ask *k)
 {
 	printf("%-20s %8s %8s %9s  %s\n", "method", "retained", "kept", "ttft ms", "answer");
@@ -148,8 +170,8 @@ static void print_text(const struct ask *k)
 		char ttft[32] = "-";
 		if (!isnan(r->ttft_ms))
 			snprintf(ttft, sizeof ttft, "%.1f", r->ttft_ms);
-		printf("%-20s %8.3g %8.4f %9s  %s\n", k->variants[v].method, k->variants[v].retained, r->kept, ttft,
-			r->status == ANSWER_OK ? r->text : r->message);
+		printf("%-20s %8.3g %8.4f %9s  ", k->variants[v].method, k->variants[v].retained, r->kept, ttft);
+		print_line(r->status == ANSWER_OK ? r->text : r->message);
 	}
 }
 
@@ -163,19 +185,21 @@ static json_t *json_ids(const int32_t *ids, int n)
 
 static void print_json(const struct ask *k)
 {
-	static const char *const statuses[] = {[ANSWER_OK] = "ok", [ANSWER_FAILED] = "failed", [ANSWER_OOM] = "oom",
-		[ANSWER_NOT_APPLICABLE] = "not-applicable"};
+	static const char *const statuses[] = {
+		[ANSWER_OK] = "ok", [ANSWER_FAILED] = "failed", [ANSWER_OOM] = "oom", [ANSWER_NOT_APPLICABLE] = "not-applicable"};
 	json_t *answers = json_array();
 	for (int v = 0; v < k->n_variants; v++) {
 		const struct reply *r = &k->replies[v];
-		json_array_append_new(answers, json_pack("{s:s, s:f, s:f, s:o, s:s, s:s, s:s, s:s, s:o}", "method", k->variants[v].method,
-			"retained", k->variants[v].retained, "kept", r->kept, "ttft_ms", isnan(r->ttft_ms) ? json_null() : json_real(r->ttft_ms),
-			"status", statuses[r->status], "message", r->message, "finish", r->finish == FINISH_STOP ? "stop" : "length",
-			"text", r->text, "ids", json_ids(r->ids, r->n_ids)));
+		json_array_append_new(
+			answers, json_pack("{s:s, s:f, s:f, s:o, s:s, s:s, s:s, s:s, s:o}", "method", k->variants[v].method,
+					 "retained", k->variants[v].retained, "kept", r->kept, "ttft_ms",
+					 isnan(r->ttft_ms) ? json_null() : json_real(r->ttft_ms), "status", statuses[r->status],
+					 "message", r->message, "finish", r->finish == FINISH_STOP ? "stop" : "length", "text",
+					 r->text, "ids", json_ids(r->ids, r->n_ids)));
 	}
-	json_t *all = json_pack("{s:s, s:i, s:o, s:o}", "target", runner_info(k->runner)->name, "context_tokens", k->context_tokens,
-		"prompt_ids", json_ids(k->prompt_ids, k->n_prompt), "answers", answers);
-	json_dumpf(all, stdout, JSON_INDENT(1));
+	json_t *all = json_pack("{s:s, s:i, s:o, s:o}", "target", runner_info(k->runner)->name, "context_tokens",
+		k->context_tokens, "prompt_ids", json_ids(k->prompt_ids, k->n_prompt), "answers", answers);
+	json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	printf("\n");
 	json_decref(all);
 }
@@ -238,6 +262,10 @@ static const struct option_def ask_options[] = {
 	{"format", "F", "text (default) or json, with prompt and answer token ids"},
 };
 const struct verb verb_ask = {
-	.name = "ask", .args = "", .title = "one question about one's own text: answers of several methods side by side",
-	.options = ask_options, .n_options = sizeof ask_options / sizeof *ask_options, .run = run_ask,
+	.name = "ask",
+	.args = "",
+	.title = "one question about one's own text: answers of several methods side by side",
+	.options = ask_options,
+	.n_options = sizeof ask_options / sizeof *ask_options,
+	.run = run_ask,
 };

@@ -18,8 +18,8 @@ static void take_row(void *user, const struct runner_bench_row *r)
 		printf(" %5.1f %% of peak", 100 * r->of_peak);
 	printf("\n");
 	fflush(stdout);
-	json_array_append_new(user, json_pack("{s:s, s:f, s:s, s:o, s:n, s:n}", "name", r->name, "value", r->value, "unit", r->unit, "of_peak",
-		number_or_null(r->of_peak), "peer", "ratio"));
+	json_array_append_new(user, json_pack("{s:s, s:f, s:s, s:o, s:n, s:n}", "name", r->name, "value", r->value, "unit",
+					    r->unit, "of_peak", number_or_null(r->of_peak), "peer", "ratio"));
 }
 
 static int run_bench(const struct options *o)
@@ -30,7 +30,7 @@ static int run_bench(const struct options *o)
 	json_t *rows = json_array();
 	options_runner(o, &ro);
 	int rc = runner_bench(ro.target, &ro, take_row, rows, err);
-	if (!rc && out && json_dump_file(rows, out, JSON_INDENT(1)))
+	if (!rc && out && json_dump_file(rows, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)))
 		rc = err_set(err, "cannot write %s", out);
 	json_decref(rows);
 	if (rc)
@@ -43,6 +43,10 @@ static const struct option_def bench_options[] = {
 	{"out", "FILE", "the rows as a JSON list as well (-o)"},
 };
 const struct verb verb_bench = {
-	.name = "bench", .args = "", .title = "tokens/s, GEMM and attention beside the measured peaks of this machine",
-	.options = bench_options, .n_options = sizeof bench_options / sizeof *bench_options, .run = run_bench,
+	.name = "bench",
+	.args = "",
+	.title = "tokens/s, GEMM and attention beside the measured peaks of this machine",
+	.options = bench_options,
+	.n_options = sizeof bench_options / sizeof *bench_options,
+	.run = run_bench,
 };

@@ -20,8 +20,14 @@ static size_t cut_tokens(void *runner, const char *text, size_t len, int64_t n)
 /* n texts of the multi-key task in the wording the model understands; the caller frees them. */
 static int make_texts(struct runner *r, const struct options *o, char **texts, int n, char err[ERR_LEN])
 {
-	struct task_request rq = {.name = "niah-multikey", .contexts = n, .depth = NAN, .seed = (uint64_t)option_count(o, "seed", 1),
-		.length_tokens = option_count(o, "length", 1024), .count_tokens = count_tokens, .cut_tokens = cut_tokens, .user = r,
+	struct task_request rq = {.name = "niah-multikey",
+		.contexts = n,
+		.depth = NAN,
+		.seed = (uint64_t)option_count(o, "seed", 1),
+		.length_tokens = option_count(o, "length", 1024),
+		.count_tokens = count_tokens,
+		.cut_tokens = cut_tokens,
+		.user = r,
 		.wording = !strcmp(runner_info(r)->chat_template, "tiny-pair") ? "tiny" : "plain"};
 	struct task *task = NULL;
 	int rc = task_open(&task, &rq, err);
@@ -48,7 +54,7 @@ static int run_calibrate(const struct options *o)
 	char **texts = mem_new((size_t)n, sizeof *texts);
 	options_runner(o, &ro);
 	int rc = runner_open(&r, &ro, err) || make_texts(r, o, texts, n, err) ||
-		runner_calibrate_heads(r, (const char *const *)texts, n, option_text(o, "folder", NULL), &path, err);
+		 runner_calibrate_heads(r, (const char *const *)texts, n, option_text(o, "folder", NULL), &path, err);
 	if (rc)
 		fprintf(stderr, "kvbench calibrate: %s\n", err);
 	else
@@ -69,7 +75,12 @@ static const struct option_def calibrate_options[] = {
 	{"folder", "DIR", "where the table is written (default: where kvzip@head looks for it)"},
 };
 const struct verb verb_calibrate = {
-	.name = "calibrate", .args = "kvzip-head", .title = "make the head table kvzip@head needs; prints its path",
-	.options = calibrate_options, .n_options = sizeof calibrate_options / sizeof *calibrate_options,
-	.min_args = 1, .max_args = 1, .run = run_calibrate,
+	.name = "calibrate",
+	.args = "kvzip-head",
+	.title = "make the head table kvzip@head needs; prints its path",
+	.options = calibrate_options,
+	.n_options = sizeof calibrate_options / sizeof *calibrate_options,
+	.min_args = 1,
+	.max_args = 1,
+	.run = run_calibrate,
 };

@@ -40,7 +40,8 @@ static int check_model(const struct options *o)
 		return EXIT_CELLS_FAILED;
 	}
 	const struct runner_info *i = runner_info(r);
-	printf("%-12s %s loads: %s, %.1f million parameters, %d threads\n", "model", ro.target, i->arch, (double)i->params / 1e6, i->threads);
+	printf("%-12s %s loads: %s, %.1f million parameters, %d threads\n", "model", ro.target, i->arch, (double)i->params / 1e6,
+		i->threads);
 	runner_close(r);
 	return EXIT_DONE;
 }
@@ -55,6 +56,10 @@ static int run_doctor(const struct options *o)
 
 static const struct option_def doctor_options[] = {OPTIONS_MODEL};
 const struct verb verb_doctor = {
-	.name = "doctor", .args = "", .title = "machine, kernel path, threads, memory, GPU or why not; does the embedded model load",
-	.options = doctor_options, .n_options = sizeof doctor_options / sizeof *doctor_options, .run = run_doctor,
+	.name = "doctor",
+	.args = "",
+	.title = "machine, kernel path, threads, memory, GPU or why not; does the embedded model load",
+	.options = doctor_options,
+	.n_options = sizeof doctor_options / sizeof *doctor_options,
+	.run = run_doctor,
 };

@@ -1,5 +1,5 @@
-/* dryrun.c: see dryrun.h. The time estimate comes from a probe: each method once through the true pipeline on the first context cut
- * short. It leaves out the quadratic part of attention and what batching saves: an order of size, not a promise. */
+/* dryrun.c: see dryrun.h. The time estimate comes from a probe: each method once through the true pipeline on the first context
+ * cut short. It leaves out the quadratic part of attention and what batching saves: an order of size, not a promise. */
 #include "harness/dryrun.h"
 
 #include "harness/timing.h"
@@ -9,7 +9,7 @@
 
 enum { PROBE_TOKENS = 512, PROBE_DECODE = 8 };
 
-struct probe { /* ns for each token */
+struct probe {                         /* ns for each token */
 	double prefill, score, decode; /* score: all methods of the plan together */
 	double timed;                  /* one round of the timing pass: all timed variants together, for each context token */
 	int tokens;                    /* length of the probe; 0 = there was none */
@@ -68,21 +68,37 @@ static void print_group(const struct sweep *s, const struct sweep_group *g)
 	sweep_group_name(g, name, sizeof name);
 	int samples = g->samples * s->plan->n_variants;
 	printf("  %-36s %6d %8d %8d %12lld %12lld%s\n", name, s->plan->n_variants, samples, samples - g->missing.answers,
-		(long long)g->missing.prefill_tokens, (long long)g->missing.answer_tokens, timing_takes_group(s->plan, g) ? "  timed" : "");
+		(long long)g->missing.prefill_tokens, (long long)g->missing.answer_tokens,
+		timing_takes_group(s->plan, g) ? "  timed" : "");
+}
+
+/* What the longest context of this load needs, all variants of the plan together. */
+static struct runner_estimate estimate_memory(const struct sweep *s, int64_t tokens)
+{
+	const struct plan *p = s->plan;
+	struct runner_variant *v = mem_new((size_t)p->n_variants, sizeof *v);
+	for (int i = 0; i < p->n_variants; i++) {
+		const struct plan_method *m = &p->methods[p->variants[i].method];
+		v[i] = (struct runner_variant){m->name, p->variants[i].retained, m->options};
+	}
+	struct runner_estimate e = runner_estimate(s->runner, tokens, v, p->n_variants, 1, 32);
+	free(v);
+	return e;
 }
 
 static int print_load(struct sweep *s, char err[ERR_LEN])
 {
 	(void)err;
 	const struct runner_info *i = runner_info(s->runner);
-	printf("%s, %s, template %s: %d layers x %d KV heads x %d\n", i->name, s->precision, i->chat_template, i->layers, i->kv_heads, i->head_dim);
+	printf("%s, %s, template %s: %d layers x %d KV heads x %d\n", i->name, s->precision, i->chat_template, i->layers,
+		i->kv_heads, i->head_dim);
 	printf("  %-36s %6s %8s %8s %12s %12s\n", "group", "cells", "samples", "present", "to prefill", "to decode");
 	int64_t longest = 0;
 	for (int g = 0; g < s->n_groups; g++) {
 		print_group(s, &s->groups[g]);
 		longest = s->groups[g].longest_tokens > longest ? s->groups[g].longest_tokens : longest;
 	}
-	struct runner_estimate e = runner_estimate(s->runner, longest, s->plan->n_variants, 1, 32);
+	struct runner_estimate e = estimate_memory(s, longest);
 	printf("  longest context %lld tokens: KV cache %.1f MB, in all about %.1f MB of %.1f MB allowed\n", (long long)longest,
 		(double)(longest * i->kv_bytes_per_token) / 1e6, (double)e.total_bytes / 1e6, (double)e.limit_bytes / 1e6);
 	if (!s->n_groups)
@@ -101,6 +117,7 @@ static int print_load(struct sweep *s, char err[ERR_LEN])
 int dryrun_print(struct sweep *s, char err[ERR_LEN])
 {
 	int rc = sweep_each_load(s, print_load, err);
-	printf("%d cells, %d samples, %d of them present, %d to do\n", s->sum.cells, s->sum.samples, s->sum.samples - s->sum.missing, s->sum.missing);
+	printf("%d cells, %d samples, %d of them present, %d to do\n", s->sum.cells, s->sum.samples,
+		s->sum.samples - s->sum.missing, s->sum.missing);
 	return rc;
 }

@@ -20,11 +20,16 @@ void environment_read(struct environment *e, const char *device, int threads, co
 	if (dirty)
 		*dirty = 0;
 	e->row = (struct store_env){
-		.host = e->machine.host, .os = e->machine.os, .cpu = e->machine.cpu,
+		.host = e->machine.host,
+		.os = e->machine.os,
+		.cpu = e->machine.cpu,
 		.isa = isa ? isa : e->machine.isa,
 		.device = device && strcmp(device, "auto") ? device : "cpu",
-		.version = kvbench_version, .build_flags = kvbench_build_flags, .libraries = e->libraries,
-		.commit = e->commit, .dirty = dirty != NULL,
+		.version = kvbench_version,
+		.build_flags = kvbench_build_flags,
+		.libraries = e->libraries,
+		.commit = e->commit,
+		.dirty = dirty != NULL,
 		.threads = threads ? threads : e->machine.cores,
 		.ram_bytes = e->machine.ram_bytes,
 	};

@@ -26,7 +26,8 @@ static void list_methods(const struct options *o)
 {
 	(void)o;
 	list_methods_of("method");
-	printf("\nAny scorer combines with any allocator by name: snapkv@pyramid (see `kvbench list scorers`, `kvbench list allocators`).\n");
+	printf("\nAny scorer combines with any allocator by name: snapkv@pyramid (see `kvbench list scorers`, `kvbench list "
+	       "allocators`).\n");
 }
 
 static void list_allocators(const struct options *o)
@@ -87,15 +88,25 @@ static void list_folder(const char *folder, const char *name, int depth)
 		closedir(d);
 }
 
-static void list_models(const struct options *o)
+/* Beside the executable, else below the working directory: as runner_open looks. Caller frees. */
+static char *models_folder(void)
 {
 	char exe[1024] = "";
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
 	exe[n > 0 ? n : 0] = 0;
 	char *slash = strrchr(exe, '/');
 	char *beside = text_format("%.*s/runners/model", (int)(slash ? slash - exe : 0), exe);
-	list_folder(option_text(o, "models", beside), "", 2);
+	if (file_exists(beside))
+		return beside;
 	free(beside);
+	return text_copy("runners/model");
+}
+
+static void list_models(const struct options *o)
+{
+	char *folder = option_has(o, "models") ? text_copy(option_text(o, "models", NULL)) : models_folder();
+	list_folder(folder, "", 2);
+	free(folder);
 	printf("\nAlso any Hugging Face folder or .gguf file of these architectures, and random:CONFIG.json:\n");
 	for (size_t i = 0; i < runner_arch_count(); i++)
 		printf("  %s\n", runner_arch_at(i));
@@ -117,14 +128,20 @@ static int run_list(const struct options *o)
 		}
 	}
 	const char *near = name_nearest(o->args[0], names, sizeof kinds / sizeof *kinds);
-	die(EXIT_USAGE, "list: there are methods, scorers, allocators, tasks, metrics, models and templates, not \"%s\"%s%s%s", o->args[0],
-		near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+	die(EXIT_USAGE, "list: there are methods, scorers, allocators, tasks, metrics, models and templates, not \"%s\"%s%s%s",
+		o->args[0], near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
 static const struct option_def list_options[] = {
 	{"models", "DIR", "where model names are looked up (default: runners/model beside the executable)"},
 };
 const struct verb verb_list = {
-	.name = "list", .args = "KIND", .title = "methods, scorers, allocators, tasks, metrics, models or templates",
-	.options = list_options, .n_options = 1, .min_args = 1, .max_args = 1, .run = run_list,
+	.name = "list",
+	.args = "KIND",
+	.title = "methods, scorers, allocators, tasks, metrics, models or templates",
+	.options = list_options,
+	.n_options = 1,
+	.min_args = 1,
+	.max_args = 1,
+	.run = run_list,
 };

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct verb *const verbs[] = {&verb_run, &verb_status, &verb_report, &verb_export, &verb_ask, &verb_list,
-	&verb_doctor, &verb_bench, &verb_calibrate};
+static const struct verb *const verbs[] = {
+	&verb_run, &verb_status, &verb_report, &verb_export, &verb_ask, &verb_list, &verb_doctor, &verb_bench, &verb_calibrate};
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct {
@@ -23,7 +23,8 @@ static void print_help(FILE *to)
 	fprintf(to, "kvbench %s: what KV-cache pruning does to a long-context language model\n\n", kvbench_version);
 	for (int i = 0; i < VERBS; i++)
 		fprintf(to, "  kvbench %-9s %-15s %s\n", verbs[i]->name, verbs[i]->args, verbs[i]->title);
-	fprintf(to, "  kvbench %-9s %-15s %s\n\nEach verb has --help. Exit codes:\n", "version", "", "the version, as git describes it");
+	fprintf(to, "  kvbench %-9s %-15s %s\n\nEach verb has --help. Exit codes:\n", "version", "",
+		"the version, as git describes it");
 	for (size_t i = 0; i < sizeof exit_codes / sizeof *exit_codes; i++)
 		fprintf(to, "  %2d  %s\n", exit_codes[i].code, exit_codes[i].means);
 }
@@ -36,8 +37,8 @@ static const struct verb *find_verb(const char *name)
 			return verbs[i];
 	}
 	const char *near = name_nearest(name, names, VERBS);
-	die(EXIT_USAGE, "there is no verb \"%s\"%s%s%s; see `kvbench help`", name, near ? "; did you mean \"" : "", near ? near : "",
-		near ? "\"?" : "");
+	die(EXIT_USAGE, "there is no verb \"%s\"%s%s%s; see `kvbench help`", name, near ? "; did you mean \"" : "",
+		near ? near : "", near ? "\"?" : "");
 }
 
 int main(int argc, char **argv)

@@ -43,7 +43,8 @@ static void die_unknown(const struct verb *v, const char *name)
 		n += plan_key_names(names + n, 64 - n);
 	const char *near = name_nearest(name, names, n);
 	if (near)
-		die(EXIT_USAGE, "%s: there is no option --%s; did you mean --%s? (see `kvbench %s --help`)", v->name, name, near, v->name);
+		die(EXIT_USAGE, "%s: there is no option --%s; did you mean --%s? (see `kvbench %s --help`)", v->name, name, near,
+			v->name);
 	die(EXIT_USAGE, "%s: there is no option --%s; see `kvbench %s --help`", v->name, name, v->name);
 }
 
@@ -83,7 +84,8 @@ void options_parse(struct options *o, const struct verb *v, int argc, char **arg
 		else if (o->n_args < v->max_args)
 			o->args[o->n_args++] = argv[i];
 		else
-			die(EXIT_USAGE, "%s: \"%s\" is one argument too many; usage: kvbench %s %s", v->name, argv[i], v->name, v->args);
+			die(EXIT_USAGE, "%s: \"%s\" is one argument too many; usage: kvbench %s %s", v->name, argv[i], v->name,
+				v->args);
 	}
 	if (o->n_args < v->min_args)
 		die(EXIT_USAGE, "usage: kvbench %s %s (see `kvbench %s --help`)", v->name, v->args, v->name);

@@ -23,7 +23,7 @@ struct verb {
 	const struct option_def *options;
 	size_t n_options;
 	int min_args, max_args;
-	bool plan_keys;                  /* every plan key is an option as well: --retained .1,.3 */
+	bool plan_keys;                      /* every plan key is an option as well: --retained .1,.3 */
 	int (*run)(const struct options *o); /* returns an exit code */
 };
 
@@ -33,7 +33,7 @@ struct options { /* everything points into argv */
 	int n_args;
 	struct option_given {
 		const char *name, *value;
-	} *given;
+	} * given;
 	int n_given;
 };
 
@@ -44,17 +44,16 @@ bool option_has(const struct options *o, const char *name);
 const char *option_text(const struct options *o, const char *name, const char *otherwise); /* the last one given */
 int64_t option_count(const struct options *o, const char *name, int64_t otherwise);        /* >= 0, else die */
 double option_number(const struct options *o, const char *name, double otherwise);
-int64_t option_bytes(const struct options *o, const char *name);                           /* "8G", "512M"; 0 = not given */
+int64_t option_bytes(const struct options *o, const char *name); /* "8G", "512M"; 0 = not given */
 
 /* Digits with K, M, G or T behind them (powers of 1024), or plain bytes; -1 = not a size. */
 int64_t bytes_parse(const char *text);
 
 /* Options of every verb that loads a model, and what they say. */
+/* clang-format off */
 #define OPTIONS_MODEL \
 	{"target", "MODEL", "folder, .gguf file, random:CONFIG.json, or an embedded name (default tiny-pair/target)"}, \
 	{"proxy", "MODEL", "the proxy, where a method needs one"}, \
-	OPTIONS_MACHINE
-#define OPTIONS_MACHINE \
 	{"models", "DIR", "where model names are looked up (default: runners/model beside the executable)"}, \
 	{"precision", "P", "bf16 (default) or fp32"}, \
 	{"device", "D", "auto (default) or cpu"}, \
@@ -63,6 +62,7 @@ int64_t bytes_parse(const char *text);
 	{"memory", "SIZE", "limit, such as 8G (default: what is free)"}, \
 	{"template", "NAME", "chat template (default: the model's own; see `kvbench list templates`)"}, \
 	{"allow-long", NULL, "contexts beyond the model's trained positions"}
+/* clang-format on */
 void options_runner(const struct options *o, struct runner_options *ro);
 
 #endif

@@ -13,72 +13,83 @@
 
 enum kind { TEXT, COUNT, SHARE, FLAG, BYTES, TEXTS, SHARES, COUNTS, PAIRS, TASKS, METHODS, TIMING, OPTIONS };
 static const char *const kind_wants[] = {
-	[TEXT] = "text", [COUNT] = "a whole number from 0", [SHARE] = "a number from 0 to 1", [FLAG] = "true or false",
-	[BYTES] = "bytes, or text such as \"8G\"", [TEXTS] = "text or a list of texts", [SHARES] = "a number above 0 up to 1, or a list of them",
-	[COUNTS] = "a whole number or a list of them", [PAIRS] = "a list of {target, proxy}", [TASKS] = "a list of names or {name, ...}",
-	[METHODS] = "a list of names or {method, options}", [TIMING] = "an object", [OPTIONS] = "an object",
+	[TEXT] = "text",
+	[COUNT] = "a whole number from 0",
+	[SHARE] = "a number from 0 to 1",
+	[FLAG] = "true or false",
+	[BYTES] = "bytes, or text such as \"8G\"",
+	[TEXTS] = "text or a list of texts",
+	[SHARES] = "a number above 0 up to 1, or a list of them",
+	[COUNTS] = "a whole number or a list of them",
+	[PAIRS] = "a list of {target, proxy}",
+	[TASKS] = "a list of names or {name, ...}",
+	[METHODS] = "a list of names or {method, options}",
+	[TIMING] = "an object",
+	[OPTIONS] = "an object",
 };
 
 struct key {
 	const char *name;
-	enum kind kind;
 	size_t at; /* offset in the scope's struct */
+	enum kind kind;
 	const char *doc;
 };
-#define KEY(type, member, kind, doc) {#member, kind, offsetof(struct type, member), doc}
+#define KEY(type, member) #member, offsetof(struct type, member)
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 static const struct key plan_keys[] = {
-	KEY(plan, title, TEXT, "heading of the report (default: the plan's file name)"),
-	KEY(plan, targets, TEXTS, "models: folder, .gguf, random:CONFIG.json, or an embedded name such as tiny-pair/target"),
-	KEY(plan, pairs, PAIRS, "instead of targets: [{target, proxy}]"),
-	{"precision", TEXTS, offsetof(struct plan, precisions), "bf16 and/or fp32 (default bf16)"},
-	KEY(plan, tasks, TASKS, "what is asked: names, or objects with the keys below"),
-	KEY(plan, methods, METHODS, "names (snapkv, scorer@allocator) or {method, options}; full and random are always added"),
-	KEY(plan, retained, SHARES, "shares of the context's entries to keep (default .1 .3 .5 .7)"),
-	KEY(plan, protocols, TEXTS, "agnostic (pruned before the question is seen) and/or aware (default agnostic)"),
-	KEY(plan, seed, COUNT, "of generated texts (default 1)"),
-	KEY(plan, max_new_tokens, COUNT, "longest answer (default: the task's own)"),
-	KEY(plan, timing, TIMING, "the timing pass, with the keys below"),
-	KEY(plan, chat_template, TEXT, "a template's name, or raw (default: the model's own)"),
-	KEY(plan, allow_long, FLAG, "contexts beyond the model's trained positions (default false; flagged in the row)"),
-	KEY(plan, threads, COUNT, "default: all cores"),
-	{"memory", BYTES, offsetof(struct plan, memory_bytes), "limit (default: what is free)"},
-	KEY(plan, device, TEXT, "auto (default) or cpu"),
-	KEY(plan, isa, TEXT, "kernel path (default: the best this CPU has)"),
-	KEY(plan, models, TEXT, "folder where model names are looked up (default: runners/model beside the executable)"),
-	KEY(plan, db, TEXT, "database (default results/PLAN.db)"),
-	KEY(plan, report, TEXT, "HTML report written after the run (default: none)"),
+	{KEY(plan, title), TEXT, "heading of the report (default: the plan's file name)"},
+	{KEY(plan, targets), TEXTS, "models: folder, .gguf, random:CONFIG.json, or an embedded name such as tiny-pair/target"},
+	{KEY(plan, pairs), PAIRS, "instead of targets: [{target, proxy}]"},
+	{"precision", offsetof(struct plan, precisions), TEXTS, "bf16 and/or fp32 (default bf16)"},
+	{KEY(plan, tasks), TASKS, "what is asked: names, or objects with the keys below"},
+	{KEY(plan, methods), METHODS, "names (snapkv, scorer@allocator) or {method, options}; full and random are always added"},
+	{KEY(plan, retained), SHARES, "shares of the context's entries to keep (default .1 .3 .5 .7)"},
+	{KEY(plan, protocols), TEXTS, "agnostic (pruned before the question is seen) and/or aware (default agnostic)"},
+	{KEY(plan, seed), COUNT, "of generated texts (default 1)"},
+	{KEY(plan, max_new_tokens), COUNT, "longest answer (default: the task's own)"},
+	{KEY(plan, timing), TIMING, "the timing pass, with the keys below"},
+	{KEY(plan, chat_template), TEXT, "a template's name, or raw (default: the model's own)"},
+	{KEY(plan, allow_long), FLAG, "contexts beyond the model's trained positions (default false; flagged in the row)"},
+	{KEY(plan, threads), COUNT, "default: all cores"},
+	{"memory", offsetof(struct plan, memory_bytes), BYTES, "limit (default: what is free)"},
+	{KEY(plan, device), TEXT, "auto (default) or cpu"},
+	{KEY(plan, isa), TEXT, "kernel path (default: the best this CPU has)"},
+	{KEY(plan, models), TEXT, "folder where model names are looked up (default: runners/model beside the executable)"},
+	{KEY(plan, db), TEXT, "database (default results/PLAN.db)"},
+	{KEY(plan, report), TEXT, "HTML report written after the run (default: none)"},
 };
 static const struct key pair_keys[] = {
-	KEY(plan_pair, target, TEXT, "the model that answers"),
-	KEY(plan_pair, proxy, TEXT, "the smaller model that scores for it"),
+	{KEY(plan_pair, target), TEXT, "the model that answers"},
+	{KEY(plan_pair, proxy), TEXT, "the smaller model that scores for it"},
 };
 static const struct key task_keys[] = {
-	KEY(plan_task, name, TEXT, "see `kvbench list tasks`"),
-	KEY(plan_task, lengths, COUNTS, "context lengths in the model's own tokens; for data, where the middle is cut (default 0: the data's own)"),
-	KEY(plan_task, contexts, COUNT, "how many contexts (default: the task's, or all rows)"),
-	KEY(plan_task, questions, COUNT, "questions a context"),
-	KEY(plan_task, wording, TEXT, "NIAH: plain or tiny (default: tiny for the tiny pair's template, else plain)"),
-	KEY(plan_task, path, TEXT, "data file or folder"),
-	KEY(plan_task, depth, SHARE, "where a single needle lies (default: spread evenly)"),
-	KEY(plan_task, needles, COUNT, "NIAH: needles in a context"),
-	KEY(plan_task, values, COUNT, "NIAH: values of a key"),
-	KEY(plan_task, queries, COUNT, "NIAH: keys asked at once"),
-	KEY(plan_task, max_new_tokens, COUNT, "longest answer, for this task"),
+	{KEY(plan_task, name), TEXT, "see `kvbench list tasks`"},
+	{KEY(plan_task, lengths), COUNTS,
+		"context lengths in the model's own tokens; for data, where the middle is cut (default 0: the data's own)"},
+	{KEY(plan_task, contexts), COUNT, "how many contexts (default: the task's, or all rows)"},
+	{KEY(plan_task, questions), COUNT, "questions a context"},
+	{KEY(plan_task, wording), TEXT, "NIAH: plain or tiny (default: tiny for the tiny pair's template, else plain)"},
+	{KEY(plan_task, path), TEXT, "data file or folder"},
+	{KEY(plan_task, depth), SHARE, "where a single needle lies (default: spread evenly)"},
+	{KEY(plan_task, needles), COUNT, "NIAH: needles in a context"},
+	{KEY(plan_task, values), COUNT, "NIAH: values of a key"},
+	{KEY(plan_task, queries), COUNT, "NIAH: keys asked at once"},
+	{KEY(plan_task, max_new_tokens), COUNT, "longest answer, for this task"},
 };
 static const struct key method_keys[] = {
-	{"method", TEXT, offsetof(struct plan_method, name), "see `kvbench list methods`"},
-	KEY(plan_method, options, OPTIONS, "its parameters; a list as a value makes one method of each item"),
+	{"method", offsetof(struct plan_method, name), TEXT, "see `kvbench list methods`"},
+	{KEY(plan_method, options), OPTIONS, "its parameters; a list as a value makes one method of each item"},
 };
 static const struct key timing_keys[] = {
-	KEY(plan_timing, enabled, FLAG, "default true"),
-	KEY(plan_timing, repetitions, COUNT, "interleaved repetitions, at least 9 (default 9)"),
-	KEY(plan_timing, warmup, COUNT, "rounds before them, stored as warm-up (default 1)"),
-	KEY(plan_timing, decode_tokens, COUNT, "tokens decoded after the first, end tokens ignored (default 16)"),
-	KEY(plan_timing, tasks, TEXTS, "names from tasks (default: the first)"),
-	KEY(plan_timing, lengths, COUNTS, "from the task's lengths (default: its longest)"),
-	KEY(plan_timing, retained, SHARES, "from retained (default: all)"),
-	KEY(plan_timing, protocols, TEXTS, "from protocols (default: all)"),
+	{KEY(plan_timing, enabled), FLAG, "default true"},
+	{KEY(plan_timing, repetitions), COUNT, "interleaved repetitions, at least 9 (default 9)"},
+	{KEY(plan_timing, warmup), COUNT, "rounds before them, stored as warm-up (default 1)"},
+	{KEY(plan_timing, decode_tokens), COUNT, "tokens decoded after the first, end tokens ignored (default 16)"},
+	{KEY(plan_timing, tasks), TEXTS, "names from tasks (default: the first)"},
+	{KEY(plan_timing, lengths), COUNTS, "from the task's lengths (default: its longest)"},
+	{KEY(plan_timing, retained), SHARES, "from retained (default: all)"},
+	{KEY(plan_timing, protocols), TEXTS, "from protocols (default: all)"},
 };
 
 struct scope {
@@ -86,14 +97,16 @@ struct scope {
 	const struct key *keys;
 	size_t n;
 };
-#define SCOPE(name, keys) {name, keys, sizeof keys / sizeof *keys}
-static const struct scope plan_scope = SCOPE("the plan", plan_keys), pair_scope = SCOPE("pairs", pair_keys),
-	task_scope = SCOPE("tasks", task_keys), method_scope = SCOPE("methods", method_keys), timing_scope = SCOPE("timing", timing_keys);
+static const struct scope plan_scope = {"the plan", plan_keys, COUNT_OF(plan_keys)};
+static const struct scope pair_scope = {"pairs", pair_keys, COUNT_OF(pair_keys)};
+static const struct scope task_scope = {"tasks", task_keys, COUNT_OF(task_keys)};
+static const struct scope method_scope = {"methods", method_keys, COUNT_OF(method_keys)};
+static const struct scope timing_scope = {"timing", timing_keys, COUNT_OF(timing_keys)};
 
 void plan_print_keys(FILE *to)
 {
 	const struct scope *scopes[] = {&plan_scope, &pair_scope, &task_scope, &method_scope, &timing_scope};
-	for (size_t i = 0; i < sizeof scopes / sizeof *scopes; i++) {
+	for (size_t i = 0; i < COUNT_OF(scopes); i++) {
 		fprintf(to, "\nKeys of %s%s:\n", scopes[i]->name, i ? "" : " (each is an option too: --retained .1,.3)");
 		for (size_t k = 0; k < scopes[i]->n; k++)
 			fprintf(to, "  %-16s %s\n", scopes[i]->keys[k].name, scopes[i]->keys[k].doc);
@@ -276,10 +289,12 @@ static void add_methods(struct plan *p, const char *name, json_t *options)
 	const char *key;
 	json_t *value, *item;
 	size_t i;
-	json_object_foreach (options, key, value) {
+	json_object_foreach(options, key, value)
+	{
 		if (!json_is_array(value))
 			continue;
-		json_array_foreach (value, i, item) {
+		json_array_foreach(value, i, item)
+		{
 			json_t *one = json_copy(options);
 			json_object_set(one, key, item);
 			add_methods(p, name, one);
@@ -318,7 +333,8 @@ static int take_value(const struct key *k, json_t *v, void *into, char err[ERR_L
 	void *at = (char *)into + k->at;
 	int64_t n;
 	switch (k->kind) {
-	case TEXT: return !take_text(v, at);
+	case TEXT:
+		return !take_text(v, at);
 	case COUNT:
 		if (!as_count(v, &n) || n > INT32_MAX)
 			return 1;
@@ -330,15 +346,24 @@ static int take_value(const struct key *k, json_t *v, void *into, char err[ERR_L
 	case FLAG:
 		*(bool *)at = json_is_true(v);
 		return !json_is_boolean(v);
-	case BYTES: return !take_bytes(v, at);
-	case TEXTS: return !take_texts(v, at);
-	case SHARES: return !take_numbers(v, true, at);
-	case COUNTS: return !take_numbers(v, false, at);
-	case PAIRS: return take_pairs(into, v, err);
-	case TASKS: return take_tasks(into, v, err);
-	case METHODS: return take_methods(into, v, err);
-	case TIMING: return take_keys(&timing_scope, v, at, err);
-	case OPTIONS: return !json_is_object(v);
+	case BYTES:
+		return !take_bytes(v, at);
+	case TEXTS:
+		return !take_texts(v, at);
+	case SHARES:
+		return !take_numbers(v, true, at);
+	case COUNTS:
+		return !take_numbers(v, false, at);
+	case PAIRS:
+		return take_pairs(into, v, err);
+	case TASKS:
+		return take_tasks(into, v, err);
+	case METHODS:
+		return take_methods(into, v, err);
+	case TIMING:
+		return take_keys(&timing_scope, v, at, err);
+	case OPTIONS:
+		return !json_is_object(v);
 	}
 	return 1;
 }
@@ -349,7 +374,8 @@ static int take_keys(const struct scope *s, json_t *object, void *into, char err
 		return err_set(err, "%s: an object of keys is expected", s->name);
 	const char *name;
 	json_t *value;
-	json_object_foreach (object, name, value) {
+	json_object_foreach(object, name, value)
+	{
 		const struct key *k = key_find(s, name);
 		if (!k)
 			return unknown_key(s, name, err);
@@ -388,7 +414,8 @@ static int set_path(json_t *node, const char *path, json_t *value, char err[ERR_
 	if (json_is_array(node)) {
 		size_t i;
 		json_t *item;
-		json_array_foreach (node, i, item) {
+		json_array_foreach(node, i, item)
+		{
 			if (set_path(item, path, value, err))
 				return -1;
 		}
@@ -563,8 +590,8 @@ static int check_plan(struct plan *p, char err[ERR_LEN])
 		return err_set(err, "the plan names no targets");
 	if (!p->n_tasks)
 		return err_set(err, "the plan names no tasks");
-	if (check_names("protocol", &p->protocols, protocols, 2, err) || check_names("precision", &p->precisions, precisions, 2, err) ||
-		check_tasks(p, err) || resolve_methods(p, err))
+	if (check_names("protocol", &p->protocols, protocols, 2, err) ||
+		check_names("precision", &p->precisions, precisions, 2, err) || check_tasks(p, err) || resolve_methods(p, err))
 		return -1;
 	return check_timing(p, err);
 }
@@ -579,7 +606,8 @@ static void expand_variants(struct plan *p)
 	}
 	for (int m = 0; m < p->n_methods; m++) {
 		for (int r = 0; r < p->retained.n && strcmp(p->methods[m].name, "full"); r++)
-			p->variants[p->n_variants++] = (struct plan_variant){m, p->retained.v[r], (int)lround(p->retained.v[r] * 1e6)};
+			p->variants[p->n_variants++] =
+				(struct plan_variant){m, p->retained.v[r], (int)lround(p->retained.v[r] * 1e6)};
 	}
 }
 
@@ -615,11 +643,22 @@ static void free_keys(const struct scope *s, void *into)
 	for (size_t i = 0; i < s->n; i++) {
 		void *at = (char *)into + s->keys[i].at;
 		switch (s->keys[i].kind) {
-		case TEXT: case OPTIONS: free(*(char **)at); break;
-		case TEXTS: texts_free(at); break;
-		case SHARES: case COUNTS: free(((struct numbers *)at)->v); break;
-		case TIMING: free_keys(&timing_scope, at); break;
-		default: break;
+		case TEXT:
+		case OPTIONS:
+			free(*(char **)at);
+			break;
+		case TEXTS:
+			texts_free(at);
+			break;
+		case SHARES:
+		case COUNTS:
+			free(((struct numbers *)at)->v);
+			break;
+		case TIMING:
+			free_keys(&timing_scope, at);
+			break;
+		default:
+			break;
 		}
 	}
 }

@@ -1,4 +1,5 @@
-/* plan.h: what a run is asked to do: a JSON file with overrides from the command line, checked as a whole before anything is loaded.
+/* plan.h: what a run is asked to do: a JSON file with overrides from the command line, checked as a whole before anything is
+ * loaded.
  *
  * Lists expand to a grid: pairs x precisions (a model load each, outermost), then tasks x lengths, protocols, methods x retained.
  * The keys are one table (plan.c): parsing, --help and "did you mean" read it. `full` and `random` are always added. */
@@ -24,10 +25,10 @@ struct plan_pair {
 };
 
 struct plan_task {
-	char *name, *path, *wording; /* path, wording NULL = none given */
-	struct numbers lengths;      /* target tokens; 0 = the data's own length */
+	char *name, *path, *wording;                                       /* path, wording NULL = none given */
+	struct numbers lengths;                                            /* target tokens; 0 = the data's own length */
 	int contexts, questions, needles, values, queries, max_new_tokens; /* 0 = the task's default */
-	double depth;                /* NAN = spread evenly */
+	double depth;                                                      /* NAN = spread evenly */
 };
 
 struct plan_method {
@@ -36,7 +37,7 @@ struct plan_method {
 };
 
 struct plan_variant { /* a method at a ratio */
-	int method;           /* index into methods */
+	int method;   /* index into methods */
 	double retained;
 	int retained_ppm;
 };
@@ -44,8 +45,8 @@ struct plan_variant { /* a method at a ratio */
 struct plan_timing {
 	bool enabled;
 	int repetitions, warmup, decode_tokens;
-	struct texts tasks, protocols;      /* empty: the first task; all protocols */
-	struct numbers lengths, retained;   /* empty: the longest length of the task; all ratios */
+	struct texts tasks, protocols;    /* empty: the first task; all protocols */
+	struct numbers lengths, retained; /* empty: the longest length of the task; all ratios */
 };
 
 struct plan {
@@ -54,18 +55,19 @@ struct plan {
 	struct plan_pair *pairs;
 	struct plan_task *tasks;
 	struct plan_method *methods;
-	struct plan_variant *variants;      /* full first, then methods x retained in plan order */
+	struct plan_variant *variants; /* full first, then methods x retained in plan order */
 	int n_pairs, n_tasks, n_methods, n_variants;
 	struct numbers retained;
 	struct plan_timing timing;
 	int64_t memory_bytes;
 	int seed, max_new_tokens, threads;
 	bool allow_long;
-	char *json;                         /* the plan as it ran: file + overrides, canonical JSON */
+	char *json; /* the plan as it ran: file + overrides, canonical JSON */
 };
 
-/* overrides: "key=value" (key may be dotted, timing.repetitions=9; through a list it reaches every item, tasks.contexts=3; value is
- * JSON, a comma list or plain text). One error names what is wrong and the nearest right name. plan_free also after an error. */
+/* overrides: "key=value" (key may be dotted, timing.repetitions=9; through a list it reaches every item, tasks.contexts=3; value
+ * is JSON, a comma list or plain text). One error names what is wrong and the nearest right name. plan_free also after an error.
+ */
 int plan_read(struct plan *p, const char *path, const char *const *overrides, int n_overrides, char err[ERR_LEN]);
 void plan_free(struct plan *p);
 

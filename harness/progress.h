@@ -1,5 +1,6 @@
-/* progress.h: one line of talk on stderr: phase, cells, share done, time left. A terminal sees it rewritten in place; a log file sees
- * a plain line whenever a group of cells is done, and once a minute. Time left comes from tokens of work, not from samples. */
+/* progress.h: one line of talk on stderr: phase, cells, share done, time left. A terminal sees it rewritten in place; a log file
+ * sees a plain line whenever a group of cells is done, and once a minute. Time left comes from tokens of work, not from samples.
+ */
 #ifndef KVB_PROGRESS_H
 #define KVB_PROGRESS_H
 
@@ -17,7 +18,8 @@ struct progress progress_open(bool quiet, int fd);
 /* Begins a stretch of work of that many tokens. */
 void progress_begin(struct progress *p, int cells, int64_t tokens);
 void progress_where(struct progress *p, const char *where);
-/* What happens at this moment, with its own count (tokens): shown at most ten times a second on a terminal, once a minute elsewhere. */
+/* What happens at this moment, with its own count (tokens): shown at most ten times a second on a terminal, once a minute
+ * elsewhere. */
 void progress_phase(struct progress *p, const char *phase, int64_t done, int64_t total);
 void progress_add(struct progress *p, int64_t tokens);
 /* That many cells are complete: a plain line where there is no terminal. */

@@ -1,4 +1,5 @@
-/* report.c: the verbs that turn a database into something to read: `report DB` (HTML) and `export DB` (csv, json, md, latex, text). */
+/* report.c: the verbs that turn a database into something to read: `report DB` (HTML) and `export DB` (csv, json, md, latex,
+ * text). */
 #include "report/report.h"
 
 #include "harness/verbs.h"
@@ -54,9 +55,14 @@ static const struct option_def report_options[] = {
 	{"title", "TEXT", "heading (default: the plan's title)"},
 };
 const struct verb verb_report = {
-	.name = "report", .args = "DB", .title = "write a self-contained HTML report; prints its name",
-	.options = report_options, .n_options = sizeof report_options / sizeof *report_options,
-	.min_args = 1, .max_args = 1, .run = run_report,
+	.name = "report",
+	.args = "DB",
+	.title = "write a self-contained HTML report; prints its name",
+	.options = report_options,
+	.n_options = sizeof report_options / sizeof *report_options,
+	.min_args = 1,
+	.max_args = 1,
+	.run = run_report,
 };
 
 static void check_format(const char *format)
@@ -87,7 +93,8 @@ static int run_export(const struct options *o)
 	struct store *s = NULL;
 	struct strbuf text = {0};
 	check_format(format);
-	int rc = store_open_read(&s, o->args[0], err) || report_export(s, format, &text, err) || write_out(option_text(o, "out", NULL), &text, err);
+	int rc = store_open_read(&s, o->args[0], err) || report_export(s, format, &text, err) ||
+		 write_out(option_text(o, "out", NULL), &text, err);
 	strbuf_free(&text);
 	store_close(s);
 	return rc ? complain("export", err) : EXIT_DONE;
@@ -98,7 +105,12 @@ static const struct option_def export_options[] = {
 	{"out", "FILE", "instead of standard output (-o)"},
 };
 const struct verb verb_export = {
-	.name = "export", .args = "DB", .title = "print the result table as csv, json, md, latex or text",
-	.options = export_options, .n_options = sizeof export_options / sizeof *export_options,
-	.min_args = 1, .max_args = 1, .run = run_export,
+	.name = "export",
+	.args = "DB",
+	.title = "print the result table as csv, json, md, latex or text",
+	.options = export_options,
+	.n_options = sizeof export_options / sizeof *export_options,
+	.min_args = 1,
+	.max_args = 1,
+	.run = run_export,
 };

@@ -1,4 +1,5 @@
-/* run.c: `kvbench run PLAN`: reads the plan, opens the store, sweeps, reports. The same command again continues where it stopped. */
+/* run.c: `kvbench run PLAN`: reads the plan, opens the store, sweeps, reports. The same command again continues where it stopped.
+ */
 #include "harness/dryrun.h"
 #include "harness/environment.h"
 #include "harness/sweep.h"
@@ -163,8 +164,11 @@ static int print_summary(const struct sweep *s, int64_t took_ns, char err[ERR_LE
 	strbuf_free(&table);
 	duration_text((double)took_ns / 1e9, took, sizeof took);
 	const struct sweep_summary *sum = &s->sum;
-	fprintf(stderr, "%d cells, %d samples, %d of them present before; now %d answered (%d empty), %d failed, %d out of memory, %d not applicable; %s\n",
-		sum->cells, sum->samples, sum->samples - sum->missing, sum->ok, sum->empty, sum->failed, sum->oom, sum->not_applicable, took);
+	fprintf(stderr,
+		"%d cells, %d samples, %d of them present before; now %d answered (%d empty), %d failed, %d out of memory, %d "
+		"not applicable; %s\n",
+		sum->cells, sum->samples, sum->samples - sum->missing, sum->ok, sum->empty, sum->failed, sum->oom,
+		sum->not_applicable, took);
 	fputs(sum->notes.len ? sum->notes.text : "", stderr);
 	return rc;
 }
@@ -215,7 +219,13 @@ cleanup:
 }
 
 const struct verb verb_run = {
-	.name = "run", .args = "PLAN", .title = "run a plan (JSON); the same command again continues where it stopped",
-	.options = run_options, .n_options = sizeof run_options / sizeof *run_options, .plan_keys = true,
-	.min_args = 1, .max_args = 1, .run = run,
+	.name = "run",
+	.args = "PLAN",
+	.title = "run a plan (JSON); the same command again continues where it stopped",
+	.options = run_options,
+	.n_options = sizeof run_options / sizeof *run_options,
+	.plan_keys = true,
+	.min_args = 1,
+	.max_args = 1,
+	.run = run,
 };

@@ -61,7 +61,8 @@ static int print_run(void *user, const char *group, const char *name, const char
 
 static void print_line(const struct line *x)
 {
-	printf("%-52s %5d/%-5d %7d/%-7d %6d %6d %6d %6d\n", x->name, x->cells_done, x->cells, x->answered, x->planned, x->failed, x->oom, x->empty, x->timed);
+	printf("%-52s %5d/%-5d %7d/%-7d %6d %6d %6d %6d\n", x->name, x->cells_done, x->cells, x->answered, x->planned, x->failed,
+		x->oom, x->empty, x->timed);
 }
 
 static void print_lines(const struct lines *l)
@@ -71,7 +72,8 @@ static void print_lines(const struct lines *l)
 	for (int i = 0; i < l->n; i++) {
 		const struct line *x = &l->v[i];
 		print_line(x);
-		int *sums[] = {&all.cells, &all.cells_done, &all.planned, &all.answered, &all.failed, &all.oom, &all.empty, &all.timed};
+		int *sums[] = {
+			&all.cells, &all.cells_done, &all.planned, &all.answered, &all.failed, &all.oom, &all.empty, &all.timed};
 		const int parts[] = {x->cells, x->cells_done, x->planned, x->answered, x->failed, x->oom, x->empty, x->timed};
 		for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
 			*sums[k] += parts[k];
@@ -84,7 +86,8 @@ static int run_status(const struct options *o)
 	char err[ERR_LEN];
 	struct store *s = NULL;
 	struct lines l = {0};
-	int rc = store_open_read(&s, o->args[0], err) || store_settings(s, print_run, NULL, err) || store_cells(s, add_cell, &l, err);
+	int rc = store_open_read(&s, o->args[0], err) || store_settings(s, print_run, NULL, err) ||
+		 store_cells(s, add_cell, &l, err);
 	if (rc)
 		fprintf(stderr, "kvbench status: %s\n", err);
 	else
@@ -95,6 +98,10 @@ static int run_status(const struct options *o)
 }
 
 const struct verb verb_status = {
-	.name = "status", .args = "DB", .title = "how far a database is, also while a run writes to it",
-	.min_args = 1, .max_args = 1, .run = run_status,
+	.name = "status",
+	.args = "DB",
+	.title = "how far a database is, also while a run writes to it",
+	.min_args = 1,
+	.max_args = 1,
+	.run = run_status,
 };

@@ -1,4 +1,4 @@
-/* sweep.c: see sweep.h. Reads bottom up: sweep_run, a load, a group, a context, one answer. */
+/* sweep.c: see sweep.h. Reads bottom up: sweep_run, a load, its planning, a group. One context is in context.c. */
 #include "harness/sweep.h"
 
 #include "harness/timing.h"
@@ -12,8 +12,8 @@
 
 const char *sweep_status_name(enum runner_status status)
 {
-	static const char *const names[] = {[ANSWER_OK] = "ok", [ANSWER_FAILED] = "failed", [ANSWER_OOM] = "oom",
-		[ANSWER_NOT_APPLICABLE] = "not-applicable"};
+	static const char *const names[] = {
+		[ANSWER_OK] = "ok", [ANSWER_FAILED] = "failed", [ANSWER_OOM] = "oom", [ANSWER_NOT_APPLICABLE] = "not-applicable"};
 	return names[status];
 }
 
@@ -37,7 +37,8 @@ void sweep_note(struct sweep *s, const char *fmt, ...)
 
 bool sweep_failed(const struct sweep_summary *sum)
 {
-	return sum->failed || sum->oom || sum->loads_failed || sum->contexts_failed || sum->timings_failed || sum->not_equal_to_full;
+	return sum->failed || sum->oom || sum->loads_failed || sum->contexts_failed || sum->timings_failed ||
+	       sum->not_equal_to_full;
 }
 
 /* Most groups a load can have. */
@@ -49,12 +50,7 @@ static int sweep_group_limit(const struct plan *p)
 	return n;
 }
 
-static bool is_full(const struct plan *p, int variant)
-{
-	return !strcmp(p->methods[p->variants[variant].method].name, "full");
-}
-
-/* ---- tasks and jobs ---- */
+/* ---- tasks ---- */
 
 static int64_t count_tokens(void *runner, const char *text, size_t len)
 {
@@ -87,20 +83,31 @@ int sweep_task_open(struct sweep *s, const struct sweep_group *g, struct task **
 {
 	const struct plan_task *t = g->task;
 	struct task_request rq = {
-		.name = t->name, .path = t->path, .wording = wording(s, t), .length_tokens = g->length_tokens,
-		.contexts = t->contexts, .questions = t->questions, .needles = t->needles, .values = t->values, .queries = t->queries,
-		.depth = t->depth, .seed = (uint64_t)s->plan->seed,
+		.name = t->name,
+		.path = t->path,
+		.wording = wording(s, t),
+		.length_tokens = g->length_tokens,
+		.contexts = t->contexts,
+		.questions = t->questions,
+		.needles = t->needles,
+		.values = t->values,
+		.queries = t->queries,
+		.depth = t->depth,
+		.seed = (uint64_t)s->plan->seed,
 		.max_new_tokens = t->max_new_tokens ? t->max_new_tokens : s->plan->max_new_tokens,
-		.count_tokens = count_tokens, .cut_tokens = cut_tokens, .user = s->runner,
+		.count_tokens = count_tokens,
+		.cut_tokens = cut_tokens,
+		.user = s->runner,
 	};
 	return task_open(out, &rq, err);
 }
 
-/* What the plan asked of the task and could change an answer: part of the cell's identity. The path is not: the data's hash is. */
+/* What the plan asked of the task and could change an answer: part of the cell's identity. The path is not: the data's hash is.
+ */
 static char *task_params(const struct sweep *s, const struct plan_task *t)
 {
-	json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "contexts", t->contexts, "questions", t->questions, "needles", t->needles,
-		"values", t->values, "queries", t->queries, "max_new_tokens",
+	json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "contexts", t->contexts, "questions", t->questions, "needles",
+		t->needles, "values", t->values, "queries", t->queries, "max_new_tokens",
 		t->max_new_tokens ? t->max_new_tokens : s->plan->max_new_tokens);
 	if (wording(s, t))
 		json_object_set_new(o, "wording", json_string(wording(s, t)));
@@ -109,227 +116,6 @@ static char *task_params(const struct sweep *s, const struct plan_task *t)
 	char *text = json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS);
 	json_decref(o);
 	return text;
-}
-
-void sweep_job_make(struct sweep_job *j, const struct sweep *s, const struct sweep_group *g, const struct task_context *c)
-{
-	const struct plan *p = s->plan;
-	j->questions = mem_new((size_t)c->n_questions, sizeof *j->questions);
-	for (int i = 0; i < c->n_questions; i++) {
-		const struct task_question *q = &c->questions[i];
-		j->questions[i] = (struct runner_question){q->text, q->answer_prefix, q->max_new_tokens, (const char *const *)q->stops, q->n_stops};
-	}
-	j->variants = mem_new((size_t)p->n_variants, sizeof *j->variants);
-	for (int v = 0; v < p->n_variants; v++) {
-		const struct plan_method *m = &p->methods[p->variants[v].method];
-		j->variants[v] = (struct runner_variant){m->name, p->variants[v].retained, m->options};
-	}
-	j->job = (struct runner_job){
-		.system = c->system, .context = c->text, .chat = c->chat,
-		.questions = j->questions, .n_questions = c->n_questions, .variants = j->variants, .n_variants = p->n_variants,
-		.protocol = !strcmp(g->protocol, "aware") ? PROTOCOL_AWARE : PROTOCOL_AGNOSTIC,
-	};
-}
-
-void sweep_job_free(struct sweep_job *j)
-{
-	free(j->questions);
-	free(j->variants);
-}
-
-/* ---- one context: a job; each answer becomes a scored row ---- */
-
-struct asking { /* what the runner's callbacks need */
-	struct sweep *s;
-	const struct sweep_group *g;
-	const struct task_context *c;
-	bool *wanted; /* [n_questions * n_variants]: still to be answered */
-	bool in_batch; /* rows are put but not committed */
-};
-
-static bool *wanted_at(const struct asking *k, int question, int variant)
-{
-	return &k->wanted[question * k->s->plan->n_variants + variant];
-}
-
-static char *json_of_ids(const int32_t *ids, int n)
-{
-	struct strbuf b = {0};
-	strbuf_puts(&b, "[");
-	for (int i = 0; i < n; i++)
-		strbuf_printf(&b, i ? ",%d" : "%d", ids[i]);
-	strbuf_puts(&b, "]");
-	return strbuf_take(&b);
-}
-
-static char *json_of_texts(char *const *texts, int n)
-{
-	json_t *list = json_array();
-	for (int i = 0; i < n; i++)
-		json_array_append_new(list, json_string(texts[i]));
-	char *text = json_dumps(list, JSON_COMPACT);
-	json_decref(list);
-	return text;
-}
-
-/* The answer's score; what must never pass quietly turns the row into a failed one (NAN and a message). */
-static double judge(const struct asking *k, const struct runner_answer *a, char message[ERR_LEN])
-{
-	const struct task_question *q = &k->c->questions[a->question];
-	const struct plan_variant *v = &k->s->plan->variants[a->variant];
-	int heads = runner_info(k->s->runner)->layers * runner_info(k->s->runner)->kv_heads;
-	bool all_there = a->kept_total >= (int64_t)a->context_tokens * heads;
-	if (v->retained < 1 && all_there && a->context_tokens > 1 && !(a->flags & FLAG_ALL_KEPT))
-		return err_set(message, "pruning did not take place: r = %g, yet all %d context tokens are there", v->retained, a->context_tokens), NAN;
-	if (a->flags & FLAG_NAN)
-		return err_set(message, "the method's scores have NaN"), NAN;
-	const struct metric_def *m = q->metric ? metric_find(q->metric) : NULL;
-	if (!m)
-		return err_set(message, "there is no metric \"%s\"", q->metric ? q->metric : ""), NAN;
-	double score = m->score(a->text, q->answers, q->n_answers);
-	if (isnan(score))
-		err_set(message, "metric %s does not apply: no right answer is known", m->name);
-	return score;
-}
-
-static void count_answer(struct sweep_summary *sum, enum runner_status status, bool empty)
-{
-	int *counter[] = {[ANSWER_OK] = &sum->ok, [ANSWER_FAILED] = &sum->failed, [ANSWER_OOM] = &sum->oom,
-		[ANSWER_NOT_APPLICABLE] = &sum->not_applicable};
-	++*counter[status];
-	sum->empty += status == ANSWER_OK && empty;
-}
-
-/* Rows of one batch of answers are one commit: begun by the first, ended when the runner goes on to its next forward call. */
-static void put_row(struct asking *k, const struct store_sample *row)
-{
-	struct sweep *s = k->s;
-	if (*s->fault)
-		return;
-	if (!k->in_batch && store_begin(s->store, s->fault))
-		return;
-	k->in_batch = true;
-	store_put_sample(s->store, row, s->fault);
-}
-
-static void commit_rows(struct asking *k)
-{
-	if (!k->in_batch)
-		return;
-	k->in_batch = false;
-	char err[ERR_LEN];
-	if (store_commit(k->s->store, err) && !*k->s->fault)
-		err_set(k->s->fault, "%s", err);
-}
-
-static void answer_done(void *user, const struct runner_answer *a)
-{
-	struct asking *k = user;
-	struct sweep *s = k->s;
-	const struct task_question *q = &k->c->questions[a->question];
-	const struct runner_info *info = runner_info(s->runner);
-	char message[ERR_LEN] = "";
-	snprintf(message, sizeof message, "%s", a->message ? a->message : "");
-	enum runner_status status = a->status;
-	double score = status == ANSWER_OK ? judge(k, a, message) : NAN;
-	if (status == ANSWER_OK && isnan(score))
-		status = ANSWER_FAILED;
-	char *ids = json_of_ids(a->ids, a->n_ids), *gold = json_of_texts(q->answers, q->n_answers);
-	put_row(k, &(struct store_sample){
-		.cell_id = k->g->cell_ids[a->variant], .run_id = s->run_id, .sample_id = q->id, .context_id = k->c->id,
-		.status = sweep_status_name(status), .message = message,
-		.prompt_sha256 = a->prompt_sha256, .answer = a->text ? a->text : "", .answer_ids = ids, .gold = gold, .question = q->text,
-		.score = score, .finish = a->status != ANSWER_OK ? "none" : a->finish == FINISH_STOP ? "stop" : "length",
-		.flags = a->flags, .prefix_tokens = a->prefix_tokens, .context_tokens = a->context_tokens,
-		.question_tokens = a->question_tokens, .answer_tokens = a->n_ids, .depth = q->depth,
-		.kept = a->kept, .n_kept = a->kept ? info->layers * info->kv_heads : 0, .kept_total = a->kept_total,
-		.kv_bytes_full = a->kv_bytes_full, .kv_bytes_kept = a->kv_bytes_kept, .oom_bytes = a->oom_bytes,
-	});
-	free(ids);
-	free(gold);
-	count_answer(&s->sum, status, a->flags & FLAG_EMPTY);
-	*wanted_at(k, a->question, a->variant) = false;
-}
-
-static bool answer_wanted(void *user, int question, int variant)
-{
-	return *wanted_at(user, question, variant);
-}
-
-static void answer_progress(void *user, const char *phase, int64_t done, int64_t total)
-{
-	progress_phase(((struct asking *)user)->s->progress, phase, done, total);
-}
-
-static bool answer_stop(void *user)
-{
-	struct asking *k = user;
-	commit_rows(k);
-	return *k->s->fault || k->s->stop();
-}
-
-/* Every pair that is still wanted becomes a failed row with this message. */
-static void fail_rest(struct asking *k, const char *message)
-{
-	for (int q = 0; q < k->c->n_questions; q++) {
-		for (int v = 0; v < k->s->plan->n_variants; v++) {
-			if (*wanted_at(k, q, v))
-				answer_done(k, &(struct runner_answer){.question = q, .variant = v, .status = ANSWER_FAILED, .message = message});
-		}
-	}
-	commit_rows(k);
-}
-
-static int64_t context_tokens(const struct sweep_group *g, const struct task_context *c)
-{
-	return g->length_tokens ? g->length_tokens : (int64_t)strlen(c->text) / 4;
-}
-
-/* Marks in wanted (may be NULL) what the store does not have, and adds the work that is. */
-static void find_missing(const struct sweep *s, const struct sweep_group *g, const struct task_context *c, bool *wanted, struct sweep_work *work)
-{
-	int asked = 0;
-	for (int q = 0; q < c->n_questions; q++) {
-		int missing = 0;
-		for (int v = 0; v < s->plan->n_variants; v++) {
-			bool w = !s->present || !store_has_sample(s->present, g->cell_ids[v], c->questions[q].id);
-			missing += w;
-			if (wanted)
-				wanted[q * s->plan->n_variants + v] = w;
-		}
-		asked += missing > 0;
-		work->answers += missing;
-		work->answer_tokens += (int64_t)missing * c->questions[q].max_new_tokens;
-	}
-	int prefills = strcmp(g->protocol, "aware") ? asked > 0 : asked; /* aware: one for each question */
-	work->prefill_tokens += prefills * context_tokens(g, c);
-}
-
-/* 0 done, 1 stopped, -1 the store failed (s->fault). */
-static int context_run(struct sweep *s, const struct sweep_group *g, const struct task_context *c)
-{
-	struct asking k = {.s = s, .g = g, .c = c, .wanted = mem_new((size_t)c->n_questions * (size_t)s->plan->n_variants, sizeof(bool))};
-	char err[ERR_LEN] = "";
-	int rc = 0;
-	struct sweep_work work = {0};
-	find_missing(s, g, c, k.wanted, &work);
-	if (work.answers) {
-		struct sweep_job j;
-		sweep_job_make(&j, s, g, c);
-		j.job.user = &k;
-		j.job.wanted = answer_wanted;
-		j.job.done = answer_done;
-		j.job.progress = answer_progress;
-		j.job.stop = answer_stop;
-		rc = runner_answer(s->runner, &j.job, err);
-		commit_rows(&k);
-		if (rc != 1 && !*s->fault)
-			fail_rest(&k, rc ? err : "the runner gave no answer");
-		sweep_job_free(&j);
-		progress_add(s->progress, work.prefill_tokens + work.answer_tokens);
-	}
-	free(k.wanted);
-	return *s->fault ? -1 : rc == 1;
 }
 
 /* ---- a group: its contexts one after another ---- */
@@ -352,7 +138,7 @@ static int group_run(struct sweep *s, struct sweep_group *g)
 			s->sum.contexts_failed++;
 			continue;
 		}
-		rc = s->stop() ? 1 : context_run(s, g, &c);
+		rc = s->stop() ? 1 : sweep_context_run(s, g, &c);
 		task_context_free(&c);
 	}
 	task_close(task);
@@ -378,14 +164,24 @@ static int put_group_cells(struct sweep *s, struct sweep_group *g, const char *t
 	const struct plan *p = s->plan;
 	for (int v = 0; v < p->n_variants; v++) {
 		const struct plan_method *m = &p->methods[p->variants[v].method];
-		struct store_method method = {.name = m->name, .params = m->params, .origin = method_origin(m->name), .version = 1};
+		struct store_method method = {
+			.name = m->name, .params = m->params, .origin = method_origin(m->name), .version = 1};
 		char method_id[SHA_LEN];
 		if (store_put_method(s->store, &method, method_id, err))
 			return -1;
-		struct store_cell cell = {.target_id = s->target_id, .proxy_id = *s->proxy_id ? s->proxy_id : NULL, .method_id = method_id,
-			.task_id = task_id, .retained_ppm = p->variants[v].retained_ppm, .context_tokens = g->length_tokens,
-			.protocol = g->protocol, .mode = "single", .topology = "cpu", .precision = s->precision, .seed = (uint64_t)p->seed,
-			.measure_version = MEASURE_VERSION, .samples_planned = g->samples};
+		struct store_cell cell = {.target_id = s->target_id,
+			.proxy_id = *s->proxy_id ? s->proxy_id : NULL,
+			.method_id = method_id,
+			.task_id = task_id,
+			.retained_ppm = p->variants[v].retained_ppm,
+			.context_tokens = g->length_tokens,
+			.protocol = g->protocol,
+			.mode = "single",
+			.topology = "cpu",
+			.precision = s->precision,
+			.seed = (uint64_t)p->seed,
+			.measure_version = MEASURE_VERSION,
+			.samples_planned = g->samples};
 		if (store_put_cell(s->store, &cell, g->cell_ids[v], err))
 			return -1;
 	}
@@ -398,8 +194,14 @@ static int put_cells(struct sweep *s, struct sweep_group *g, struct task *task, 
 	task_identity(task, &id);
 	const struct metric_def *m = metric_find(id.metric);
 	char *params = task_params(s, g->task), task_id[SHA_LEN];
-	struct store_task row = {.name = id.name, .metric = id.metric, .data_sha256 = id.data_sha256, .template_sha256 = id.template_sha256,
-		.params = params, .version = id.version, .scorer_version = SCORER_VERSION, .binary_metric = m && m->binary};
+	struct store_task row = {.name = id.name,
+		.metric = id.metric,
+		.data_sha256 = id.data_sha256,
+		.template_sha256 = id.template_sha256,
+		.params = params,
+		.version = id.version,
+		.scorer_version = SCORER_VERSION,
+		.binary_metric = m && m->binary};
 	g->cell_ids = mem_new((size_t)s->plan->n_variants, sizeof *g->cell_ids);
 	int rc = store_begin(s->store, err);
 	if (!rc) {
@@ -422,8 +224,8 @@ static int group_count(struct sweep *s, struct sweep_group *g, struct task *task
 		if (samples)
 			g->samples += c.n_questions;
 		else
-			find_missing(s, g, &c, NULL, &g->missing);
-		int64_t tokens = context_tokens(g, &c);
+			sweep_find_missing(s, g, &c, NULL, &g->missing);
+		int64_t tokens = sweep_context_tokens(g, &c);
 		g->longest_tokens = tokens > g->longest_tokens ? tokens : g->longest_tokens;
 		task_context_free(&c);
 	}
@@ -461,7 +263,8 @@ static int load_plan(struct sweep *s, char err[ERR_LEN])
 	for (int t = 0; t < p->n_tasks; t++) {
 		for (int k = 0; k < p->tasks[t].lengths.n * p->protocols.n; k++) {
 			struct sweep_group *g = &s->groups[s->n_groups];
-			*g = (struct sweep_group){.task = &p->tasks[t], .length_tokens = (int64_t)p->tasks[t].lengths.v[k / p->protocols.n],
+			*g = (struct sweep_group){.task = &p->tasks[t],
+				.length_tokens = (int64_t)p->tasks[t].lengths.v[k / p->protocols.n],
 				.protocol = p->protocols.v[k % p->protocols.n]};
 			int rc = group_plan(s, g, err);
 			if (rc < 0)
@@ -481,11 +284,22 @@ static int put_model(struct sweep *s, const char *role, const char *path, char i
 {
 	const struct runner_info *i = runner_info(s->runner);
 	if (!strcmp(role, "target"))
-		return store_put_model(s->store, &(struct store_model){role, i->name, i->path, i->arch, i->dtype, i->model_sha256,
-			i->tokenizer_sha256, i->chat_template, i->template_sha256, i->params, i->kv_bytes_per_token, i->layers, i->kv_heads,
-			i->head_dim}, id, err);
-	return store_put_model(s->store, &(struct store_model){.role = role, .name = path, .path = path, .arch = "", .dtype = "", .sha256 = "",
-		.tokenizer_sha256 = "", .chat_template = "", .template_sha256 = ""}, id, err);
+		return store_put_model(s->store,
+			&(struct store_model){role, i->name, i->path, i->arch, i->dtype, i->model_sha256, i->tokenizer_sha256,
+				i->chat_template, i->template_sha256, i->params, i->kv_bytes_per_token, i->layers, i->kv_heads,
+				i->head_dim},
+			id, err);
+	return store_put_model(s->store,
+		&(struct store_model){.role = role,
+			.name = path,
+			.path = path,
+			.arch = "",
+			.dtype = "",
+			.sha256 = "",
+			.tokenizer_sha256 = "",
+			.chat_template = "",
+			.template_sha256 = ""},
+		id, err);
 }
 
 static int load_open(struct sweep *s, const struct plan_pair *pair, const char *precision, char err[ERR_LEN])
@@ -494,8 +308,15 @@ static int load_open(struct sweep *s, const struct plan_pair *pair, const char *
 	s->precision = precision;
 	progress_where(s->progress, pair->target);
 	progress_phase(s->progress, "load", 0, 1);
-	struct runner_options o = {.target = pair->target, .proxy = pair->proxy, .models_dir = p->models, .device = p->device ? p->device : "auto",
-		.precision = precision, .isa = p->isa, .threads = p->threads, .memory_bytes = p->memory_bytes, .allow_long = p->allow_long,
+	struct runner_options o = {.target = pair->target,
+		.proxy = pair->proxy,
+		.models_dir = p->models,
+		.device = p->device ? p->device : "auto",
+		.precision = precision,
+		.isa = p->isa,
+		.threads = p->threads,
+		.memory_bytes = p->memory_bytes,
+		.allow_long = p->allow_long,
 		.chat_template = p->chat_template};
 	return runner_open(&s->runner, &o, err);
 }
@@ -512,65 +333,6 @@ static void load_close(struct sweep *s)
 	*s->target_id = *s->proxy_id = 0;
 }
 
-/* ---- r = 1 must be the full cache ---- */
-
-struct answers {
-	struct {
-		char *sample, *answer;
-		int tokens;
-	} *v;
-	int n, at, differ;
-};
-
-static int remember_answer(void *user, const struct score_row *r)
-{
-	struct answers *a = user;
-	if (strcmp(r->status, "ok"))
-		return 0;
-	a->v = mem_grow(a->v, (size_t)a->n + 1, sizeof *a->v);
-	a->v[a->n].sample = text_copy(r->sample_id);
-	a->v[a->n].answer = text_copy(r->answer);
-	a->v[a->n++].tokens = r->answer_tokens;
-	return 0;
-}
-
-/* Both come ordered by sample id. */
-static int compare_answer(void *user, const struct score_row *r)
-{
-	struct answers *a = user;
-	while (a->at < a->n && strcmp(a->v[a->at].sample, r->sample_id) < 0)
-		a->at++;
-	if (!strcmp(r->status, "ok") && a->at < a->n && !strcmp(a->v[a->at].sample, r->sample_id))
-		a->differ += strcmp(a->v[a->at].answer, r->answer) || a->v[a->at].tokens != r->answer_tokens;
-	return 0;
-}
-
-static int group_check_identity(struct sweep *s, const struct sweep_group *g, char err[ERR_LEN])
-{
-	const struct plan *p = s->plan;
-	struct answers full = {0};
-	int rc = store_samples(s->store, g->cell_ids[0], remember_answer, &full, err);
-	for (int v = 1; v < p->n_variants && !rc; v++) {
-		if (p->variants[v].retained_ppm != 1000000 || is_full(p, v))
-			continue;
-		full.at = full.differ = 0;
-		rc = store_samples(s->store, g->cell_ids[v], compare_answer, &full, err);
-		s->sum.not_equal_to_full += full.differ;
-		if (full.differ) {
-			char name[128];
-			sweep_group_name(g, name, sizeof name);
-			sweep_note(s, "%s: %s at r = 1 gives %d answers that differ from the full cache's", name,
-				p->methods[p->variants[v].method].name, full.differ);
-		}
-	}
-	for (int i = 0; i < full.n; i++) {
-		free(full.v[i].sample);
-		free(full.v[i].answer);
-	}
-	free(full.v);
-	return rc;
-}
-
 /* ---- the whole ---- */
 
 static int load_run(struct sweep *s, char err[ERR_LEN])
@@ -585,7 +347,7 @@ static int load_run(struct sweep *s, char err[ERR_LEN])
 	if (rc < 0)
 		return err_set(err, "%s", s->fault);
 	for (int g = 0; g < s->n_groups && !rc; g++)
-		rc = group_check_identity(s, &s->groups[g], err);
+		rc = sweep_check_full(s, &s->groups[g], err);
 	if (!rc && s->plan->timing.enabled)
 		rc = timing_run(s, err);
 	progress_end(s->progress);
@@ -601,7 +363,8 @@ static int load_begin(struct sweep *s, const struct plan_pair *pair, const char 
 		s->sum.loads_failed++;
 		return 1;
 	}
-	if (put_model(s, "target", pair->target, s->target_id, err) || (pair->proxy && put_model(s, "proxy", pair->proxy, s->proxy_id, err)))
+	if (put_model(s, "target", pair->target, s->target_id, err) ||
+		(pair->proxy && put_model(s, "proxy", pair->proxy, s->proxy_id, err)))
 		return -1;
 	return load_plan(s, err);
 }

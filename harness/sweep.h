@@ -1,8 +1,8 @@
 /* sweep.h: the sweep: a plan becomes cells, contexts, jobs for the runner, scored rows in the store.
  *
- * Order: model loads outermost (pair x precision), then groups (task x length x protocol), then contexts. One job a context answers all
- * variants of the group from one prefill. Pairs (question, variant) that the store already has are not asked again: the same command
- * resumes. A failed sample is a row and the sweep goes on; only the store's own failure or a stop ends it. */
+ * Order: model loads outermost (pair x precision), then groups (task x length x protocol), then contexts. One job a context
+ * answers all variants of the group from one prefill. Pairs (question, variant) that the store already has are not asked again:
+ * the same command resumes. A failed sample is a row and the sweep goes on; only the store's own failure or a stop ends it. */
 #ifndef KVB_SWEEP_H
 #define KVB_SWEEP_H
 
@@ -22,31 +22,31 @@ struct sweep_work {
 /* task x length x protocol: the cells that share contexts. */
 struct sweep_group {
 	const struct plan_task *task;
-	int64_t length_tokens;       /* 0 = the data's own */
+	int64_t length_tokens; /* 0 = the data's own */
 	const char *protocol;
-	char (*cell_ids)[SHA_LEN];   /* [plan->n_variants] */
-	int contexts, samples;       /* planned, samples for each cell */
-	struct sweep_work missing;   /* what the store does not have yet */
-	int64_t longest_tokens;      /* of its contexts, estimated where the task does not fix it */
+	char (*cell_ids)[SHA_LEN]; /* [plan->n_variants] */
+	int contexts, samples;     /* planned, samples for each cell */
+	struct sweep_work missing; /* what the store does not have yet */
+	int64_t longest_tokens;    /* of its contexts, estimated where the task does not fix it */
 };
 
 struct sweep_summary {
-	int cells, samples, missing;          /* of the whole plan; samples: in all cells; missing: not in the store when the load began */
+	int cells, samples, missing; /* of the whole plan; samples: in all cells; missing: not in the store when the load began */
 	int ok, failed, oom, not_applicable, empty; /* of this run */
 	int loads_failed, contexts_failed, timings_failed;
-	int not_equal_to_full;                /* answers at r = 1 that differ from the full cache's */
-	struct strbuf notes;                  /* one line each, for the end of the run */
+	int not_equal_to_full; /* answers at r = 1 that differ from the full cache's */
+	struct strbuf notes;   /* one line each, for the end of the run */
 };
 
 struct sweep {
 	const struct plan *plan;
-	struct store *store;     /* written */
-	struct store *present;   /* asked what exists: the same store, or the real one during a dry run; NULL = nothing exists */
-	const char *run_id;      /* NULL = dry run */
+	struct store *store;   /* written */
+	struct store *present; /* asked what exists: the same store, or the real one during a dry run; NULL = nothing exists */
+	const char *run_id;    /* NULL = dry run */
 	struct progress *progress;
-	bool (*stop)(void);      /* true = give up soon */
+	bool (*stop)(void); /* true = give up soon */
 	struct sweep_summary sum;
-	char fault[ERR_LEN];     /* the store's first failure; ends the sweep */
+	char fault[ERR_LEN]; /* the store's first failure; ends the sweep */
 
 	/* the load in hand */
 	struct runner *runner;
@@ -63,9 +63,20 @@ int sweep_each_load(struct sweep *s, int (*work)(struct sweep *s, char err[ERR_L
 void sweep_free(struct sweep *s);
 bool sweep_failed(const struct sweep_summary *sum); /* exit code 1 */
 
-/* For the timing pass: opens the group's task with the load's tokenizer; a job over one of its contexts. */
+/* ---- between the files of the sweep ---- */
+
+/* Marks in wanted (may be NULL) the (question, variant) pairs the store does not have, and adds their work. */
+void sweep_find_missing(
+	const struct sweep *s, const struct sweep_group *g, const struct task_context *c, bool *wanted, struct sweep_work *work);
+int64_t sweep_context_tokens(
+	const struct sweep_group *g, const struct task_context *c); /* a quarter of its bytes where the task fixes none */
+/* Answers what is missing of one context. 0 done, 1 stopped, -1 the store failed (s->fault). */
+int sweep_context_run(struct sweep *s, const struct sweep_group *g, const struct task_context *c);
+/* Counts and notes answers at r = 1 that differ from the full cache's. -1 + err when the store failed. */
+int sweep_check_full(struct sweep *s, const struct sweep_group *g, char err[ERR_LEN]);
+/* The group's task with the load's tokenizer; a job over one of its contexts. */
 int sweep_task_open(struct sweep *s, const struct sweep_group *g, struct task **out, char err[ERR_LEN]);
-struct sweep_job { /* the questions and variants a runner_job points to */
+struct sweep_job { /* a job over one context: owns the questions and variants a runner_job points to */
 	struct runner_job job;
 	struct runner_question *questions;
 	struct runner_variant *variants;

@@ -9,10 +9,14 @@ static const struct {
 	const char *name;
 	size_t at;
 } phases[] = {
-	{"prefill", offsetof(struct runner_timing, prefill_ns)}, {"score", offsetof(struct runner_timing, score_ns)},
-	{"select", offsetof(struct runner_timing, select_ns)}, {"compact", offsetof(struct runner_timing, compact_ns)},
-	{"question", offsetof(struct runner_timing, question_ns)}, {"first_token", offsetof(struct runner_timing, first_token_ns)},
-	{"ttft", offsetof(struct runner_timing, ttft_ns)}, {"second_ttft", offsetof(struct runner_timing, second_ttft_ns)},
+	{"prefill", offsetof(struct runner_timing, prefill_ns)},
+	{"score", offsetof(struct runner_timing, score_ns)},
+	{"select", offsetof(struct runner_timing, select_ns)},
+	{"compact", offsetof(struct runner_timing, compact_ns)},
+	{"question", offsetof(struct runner_timing, question_ns)},
+	{"first_token", offsetof(struct runner_timing, first_token_ns)},
+	{"ttft", offsetof(struct runner_timing, ttft_ns)},
+	{"second_ttft", offsetof(struct runner_timing, second_ttft_ns)},
 	{"decode", offsetof(struct runner_timing, decode_ns)},
 };
 enum { PHASES = sizeof phases / sizeof *phases };
@@ -57,7 +61,8 @@ bool timing_takes_group(const struct plan *p, const struct sweep_group *g)
 bool timing_takes_variant(const struct plan *p, int variant)
 {
 	const struct plan_variant *v = &p->variants[variant];
-	return !strcmp(p->methods[v->method].name, "full") || !p->timing.retained.n || number_among(v->retained, &p->timing.retained);
+	return !strcmp(p->methods[v->method].name, "full") || !p->timing.retained.n ||
+	       number_among(v->retained, &p->timing.retained);
 }
 
 /* The group's variants that take part, and what was measured of them. */
@@ -65,7 +70,7 @@ struct rounds {
 	struct sweep *s;
 	const struct sweep_group *g;
 	int *variants, n;
-	bool *dropped;             /* [n]: failed, takes no further part */
+	bool *dropped; /* [n]: failed, takes no further part */
 	struct store_timing *rows;
 	size_t n_rows;
 };
@@ -77,13 +82,31 @@ static void add_rows(struct rounds *r, int variant, const struct runner_timing *
 	for (int i = 0; i < PHASES; i++) {
 		const char *phase = phases[i].name;
 		r->rows[r->n_rows++] = (struct store_timing){
-			.cell_id = r->g->cell_ids[variant], .run_id = r->s->run_id, .phase = phase,
-			.repetition = round < warmup ? round : round - warmup, .warmup = round < warmup, .clock = "host",
+			.cell_id = r->g->cell_ids[variant],
+			.run_id = r->s->run_id,
+			.phase = phase,
+			.repetition = round < warmup ? round : round - warmup,
+			.warmup = round < warmup,
+			.clock = "host",
 			.duration_ns = *(const int64_t *)((const char *)t + phases[i].at),
 			.tokens = strcmp(phase, "decode") ? t->context_tokens : t->decode_tokens,
-			.peak_bytes = t->peak_bytes, .kv_bytes_before = t->kv_bytes_before, .kv_bytes_after = t->kv_bytes_after,
+			.peak_bytes = t->peak_bytes,
+			.kv_bytes_before = t->kv_bytes_before,
+			.kv_bytes_after = t->kv_bytes_after,
 		};
 	}
+}
+
+/* What must never pass quietly: a cache that was not empty, parts that are not the whole. */
+static int check_window(const struct runner_timing *t, int64_t prefilled_tokens, char err[ERR_LEN])
+{
+	int64_t parts = t->prefill_ns + t->score_ns + t->select_ns + t->compact_ns + t->question_ns + t->first_token_ns;
+	if (prefilled_tokens < t->context_tokens)
+		return err_set(err, "a cache was reused: %lld of %d context tokens were prefilled", (long long)prefilled_tokens,
+			t->context_tokens);
+	if (llabs(parts - t->ttft_ns) > t->ttft_ns / 50)
+		return err_set(err, "the parts sum to %lld ns, the whole is %lld ns", (long long)parts, (long long)t->ttft_ns);
+	return 0;
 }
 
 /* One repetition of one variant. A variant that cannot be timed is noted once and left out of the later rounds. */
@@ -92,13 +115,16 @@ static void time_one(struct rounds *r, const struct runner_job *job, int i, int 
 	struct sweep *s = r->s;
 	struct runner_timing t = {0};
 	char err[ERR_LEN] = "", name[128];
-	if (!runner_time(s->runner, job, r->variants[i], s->plan->timing.decode_tokens, &t, err)) {
+	int64_t before = runner_counters(s->runner).prefill_tokens;
+	if (!runner_time(s->runner, job, r->variants[i], s->plan->timing.decode_tokens, &t, err) &&
+		!check_window(&t, runner_counters(s->runner).prefill_tokens - before, err)) {
 		add_rows(r, r->variants[i], &t, round);
 		return;
 	}
 	r->dropped[i] = true;
 	sweep_group_name(r->g, name, sizeof name);
-	sweep_note(s, "timing %s: %s at r = %g: %s", name, job->variants[r->variants[i]].method, job->variants[r->variants[i]].retained, err);
+	sweep_note(s, "timing %s: %s at r = %g: %s", name, job->variants[r->variants[i]].method,
+		job->variants[r->variants[i]].retained, err);
 	s->sum.timings_failed++;
 }
 

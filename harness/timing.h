@@ -1,9 +1,9 @@
 /* timing.h: the timing pass: time to first token of the true pipeline, apart from accuracy.
  *
- * Inside the window: what runner_time says (prefill .. first token, from an empty cache, nothing shared). For each group the plan names:
- * one context; every variant of the group once a round, the full cache among them, the order rotated by one each round; warm-up rounds
- * first. A group's rows are one commit at its end, because a ratio to the full cache counts only within one process: a killed run
- * times the group in hand afresh. */
+ * Inside the window: what runner_time says (prefill .. first token, from an empty cache, nothing shared). For each group the plan
+ * names: one context; every variant of the group once a round, the full cache among them, the order rotated by one each round;
+ * warm-up rounds first. A group's rows are one commit at its end, because a ratio to the full cache counts only within one
+ * process: a killed run times the group in hand afresh. */
 #ifndef KVB_TIMING_H
 #define KVB_TIMING_H
 

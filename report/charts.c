@@ -175,7 +175,7 @@ static void parts_bar(struct svg_plot *p, const struct data *d, const struct cel
 		double part = c->time[i].median;
 		if (isnan(part))
 			continue;
-		char class[8];
+		char class[16];
 		snprintf(class, sizeof class, "p%d", i);
 		double x = svg_at(&p->x, at), w = svg_at(&p->x, at + part) - x;
 		snprintf(title, sizeof title, "%s, %s: %s (%.1f %% of %s)", d->variants[c->variant].label, part_label[i],
@@ -274,45 +274,62 @@ static void time_ticks(struct svg_plot *p)
 		}
 }
 
+/* The figure's first panel, the ratio its cells were timed at, and the ranges they span. */
+struct length_range {
+	int first, ppm;
+	struct svg_scale x, y;
+};
+
+static struct length_range length_range(const struct data *d, int figure, const struct cell **list)
+{
+	struct length_range r = {-1, 0, {INFINITY, 0}, {INFINITY, 0}};
+	for (int p = d->n_panels - 1; p >= 0; p--) {
+		if (d->panels[p].figure != figure)
+			continue;
+		int timed = data_timed_ppm(d, p);
+		r.ppm = timed ? timed : r.ppm;
+		r.first = p;
+	}
+	for (int v = 0; v < d->n_variants; v++)
+		for (int n = length_cells(d, figure, v, r.ppm, list); n > 0; n--) {
+			widen(&r.x, (double)list[n - 1]->row.context_tokens);
+			widen(&r.y, list[n - 1]->time[TTFT].p10);
+			widen(&r.y, list[n - 1]->time[TTFT].p90);
+		}
+	return r;
+}
+
+static void draw_lengths(
+	struct strbuf *out, const struct data *d, int figure, const struct length_range *r, const struct cell **list)
+{
+	char text[256];
+	const struct cell_row *row = d->panels[r->first].row;
+	snprintf(text, sizeof text, "%s, %s, r = %g", row->task, row->protocol, r->ppm / 1e6);
+	struct svg_plot p = svg_begin(
+		out, 500, 300, text, "Median time to first token over context length; bars are the 10th and 90th percentiles");
+	p.x = (struct svg_scale){r->x.lo * .9, r->x.hi * 1.1, 64, 488, true};
+	p.y = (struct svg_scale){r->y.lo / 1.2, r->y.hi * 1.2, 260, 28, true};
+	for (int i = 0; i < d->n_panels; i++)
+		if (d->panels[i].figure == figure) {
+			snprintf(text, sizeof text, "%lld", (long long)d->panels[i].row->context_tokens);
+			svg_x_tick(&p, (double)d->panels[i].row->context_tokens, text);
+		}
+	time_ticks(&p);
+	svg_text(out, "l", 276, 292, "middle", "context tokens (log); time to first token (log)");
+	for (int v = 0; v < d->n_variants; v++)
+		length_series(&p, d, v, list, length_cells(d, figure, v, r->ppm, list));
+	svg_end(&p);
+}
+
 bool chart_lengths(struct strbuf *out, const struct data *d, int figure)
 {
-	const struct cell **list = mem_new((size_t)d->n_panels, sizeof *list);
-	struct svg_scale x = {INFINITY, 0}, y = {INFINITY, 0};
-	int ppm = 0, first = -1;
-	char title[256], tick[32];
-	for (int p = 0; p < d->n_panels; p++)
-		if (d->panels[p].figure == figure) {
-			int timed = data_timed_ppm(d, p);
-			ppm = timed ? timed : ppm;
-			first = first < 0 ? p : first;
-		}
-	for (int v = 0; v < d->n_variants; v++)
-		for (int n = length_cells(d, figure, v, ppm, list); n > 0; n--) {
-			widen(&x, (double)list[n - 1]->row.context_tokens);
-			widen(&y, list[n - 1]->time[TTFT].p10);
-			widen(&y, list[n - 1]->time[TTFT].p90);
-		}
-	bool drawn = x.lo > 0 && x.hi > x.lo && y.lo > 0;
-	if (drawn) {
-		snprintf(title, sizeof title, "%s, %s, r = %g", d->panels[first].row->task, d->panels[first].row->protocol,
-			ppm / 1e6);
-		struct svg_plot p = svg_begin(out, 500, 300, title,
-			"Median time to first token over context length; bars from the 10th to the 90th percentile");
-		p.x = (struct svg_scale){x.lo * .9, x.hi * 1.1, 64, 488, true};
-		p.y = (struct svg_scale){y.lo / 1.2, y.hi * 1.2, 260, 28, true};
-		for (int i = 0; i < d->n_panels; i++)
-			if (d->panels[i].figure == figure) {
-				snprintf(tick, sizeof tick, "%lld", (long long)d->panels[i].row->context_tokens);
-				svg_x_tick(&p, (double)d->panels[i].row->context_tokens, tick);
-			}
-		time_ticks(&p);
-		svg_text(out, "l", 276, 292, "middle", "context tokens (log); time to first token (log)");
-		for (int v = 0; v < d->n_variants; v++)
-			length_series(&p, d, v, list, length_cells(d, figure, v, ppm, list));
-		svg_end(&p);
-	}
+	const struct cell **list = mem_new((size_t)d->n_panels, sizeof(struct cell *));
+	struct length_range r = length_range(d, figure, list);
+	bool several = r.x.lo > 0 && r.x.hi > r.x.lo && r.y.lo > 0;
+	if (several)
+		draw_lengths(out, d, figure, &r, list);
 	free(list);
-	return drawn;
+	return several;
 }
 
 /* ---- kept share of each head ---- */

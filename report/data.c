@@ -118,16 +118,17 @@ static int context_number(const struct cell *c, int i)
 	return k;
 }
 
+/* Wilson where every score is 0 or 1 (a bootstrap of all ones would claim certainty), else the bootstrap over contexts. */
 static struct interval score_of(const struct cell *c)
 {
 	double *x = mem_new((size_t)c->n_samples, sizeof *x);
 	int *cluster = mem_new((size_t)c->n_samples, sizeof *cluster), n = 0, right = 0;
-	bool binary = c->row.binary_metric;
+	bool binary = true;
 	for (int i = 0; i < c->n_samples; i++) {
 		if (!c->samples[i].ok)
 			continue;
 		x[n] = c->samples[i].score;
-		binary = binary && (x[n] == 0 || x[n] == 1);
+		binary &= x[n] == 0 || x[n] == 1;
 		right += x[n] == 1;
 		cluster[n++] = context_number(c, i);
 	}
@@ -202,10 +203,10 @@ static int find_variant(struct data *d, const struct cell_row *r)
 	return d->n_variants++;
 }
 
-static void label_add(struct variant *v, const char *fmt, const char *a, const char *b)
+static void label_add(struct variant *v, const char *a, const char *b, const char *c)
 {
 	size_t len = strlen(v->label);
-	snprintf(v->label + len, sizeof v->label - len, fmt, a, b); // NOLINT: two constant formats, below
+	snprintf(v->label + len, sizeof v->label - len, " %s%s%s", a, b, c);
 }
 
 /* Adds the parameters in which v differs from any other variant of its name. */
@@ -226,7 +227,7 @@ static void label_differences(const struct data *d, struct variant *v)
 		}
 		char *text = differs ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
 		if (text)
-			label_add(v, " %s=%s", key, text);
+			label_add(v, key, "=", text);
 		free(text);
 	}
 	json_decref(own);
@@ -243,7 +244,7 @@ static void label_variants(struct data *d)
 		snprintf(v->label, sizeof v->label, "%s", v->name);
 		label_differences(d, v);
 		if (proxies_differ && v->proxy)
-			label_add(v, " +%s%s", v->proxy, "");
+			label_add(v, "+", v->proxy, "");
 		v->colour = v->full || v->random ? -1 : colour++;
 	}
 }

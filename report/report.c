@@ -53,22 +53,20 @@ static void page_head(struct strbuf *out, const char *title)
 	strbuf_puts(out, "</h1>\n");
 }
 
-static void tile(struct strbuf *out, bool bad, const char *label, const char *fmt, int a, int b)
+static void tile(struct strbuf *out, bool bad, int a, const char *between, int b, const char *label)
 {
-	strbuf_printf(out, "<div%s><b>", bad ? " class=\"bad\"" : "");
-	strbuf_printf(out, fmt, a, b); // NOLINT: constant formats, below
-	strbuf_printf(out, "</b><span>%s</span></div>", label);
+	strbuf_printf(out, "<div%s><b>%d%s%d</b><span>%s</span></div>", bad ? " class=\"bad\"" : "", a, between, b, label);
 }
 
 static void page_tiles(struct strbuf *out, const struct data *d)
 {
 	struct totals t = summary_totals(d);
 	strbuf_puts(out, "<div class=\"tiles\">");
-	tile(out, t.complete < t.cells, "cells complete", "%d / %d", t.complete, t.cells);
-	tile(out, t.ok < t.planned, "samples answered", "%d / %d", t.ok, t.planned);
-	tile(out, t.failed + t.oom > 0, "failed, out of memory", "%d, %d", t.failed, t.oom);
-	tile(out, t.missing > 0, "not yet run, not applicable", "%d, %d", t.missing, t.not_applicable);
-	tile(out, t.empty > 0, "answers empty, ended by length", "%d, %d", t.empty, t.length_finish);
+	tile(out, t.complete < t.cells, t.complete, " / ", t.cells, "cells complete");
+	tile(out, t.ok < t.planned, t.ok, " / ", t.planned, "samples answered");
+	tile(out, t.failed + t.oom > 0, t.failed, ", ", t.oom, "failed, out of memory");
+	tile(out, t.missing > 0, t.missing, ", ", t.not_applicable, "not yet run, not applicable");
+	tile(out, t.empty > 0, t.empty, ", ", t.length_finish, "answers empty, ended by length");
 	strbuf_puts(out, "</div>\n");
 }
 
@@ -130,8 +128,8 @@ static void figure_head(struct strbuf *out, const struct cell_row *r)
 
 static void page_accuracy(struct strbuf *out, const struct data *d)
 {
-	strbuf_puts(out, "<h2 id=\"sec-accuracy\">Accuracy against the share kept</h2><p>Mean scores with 95 % bands: Wilson for "
-			 "right-or-wrong metrics, else a bootstrap "
+	strbuf_puts(out, "<h2 id=\"sec-accuracy\">Accuracy against the share kept</h2><p>Mean scores with 95 % bands: Wilson where every score "
+			 "of a cell is 0 or 1, else a bootstrap "
 			 "of 10,000 over contexts. <i>agnostic</i>: pruned before the question was seen; <i>aware</i>: with the "
 			 "question in sight. Dashed: full cache. Dotted: random.</p>\n");
 	chart_legend(out, d);
@@ -248,9 +246,9 @@ static int setting_row(void *user, const char *group, const char *name, const ch
 
 static int page_settings(struct strbuf *out, struct store *s, char err[ERR_LEN])
 {
-	strbuf_puts(
-		out, "<h2 id=\"sec-settings\">Settings and environment</h2><p>Of the newest run in this database.</p><div><table "
-		     "class=\"text\"><thead><tr><th>of</th><th>name</th><th>value</th></tr></thead><tbody>\n");
+	strbuf_puts(out,
+		"<h2 id=\"sec-settings\">Settings and environment</h2><p>Of the newest run in this database.</p><div><table "
+		"class=\"text\"><thead><tr><th>of</th><th>name</th><th>value</th></tr></thead><tbody>\n");
 	int rc = store_settings(s, setting_row, out, err);
 	strbuf_puts(out, "</tbody></table></div>\n");
 	return rc;

@@ -227,6 +227,12 @@ static void views_make(struct answering *a, const bool *needed)
 			err_set(a->view_error[v], "selection failed");
 }
 
+/* Bytes the variant's scorer asked for in vain; 0 = memory was not what failed. */
+static int64_t scoring_oom(const struct session *s, int v)
+{
+	return s->scoring_of[v] < 0 ? 0 : s->scoring_oom[s->scoring_of[v]];
+}
+
 /* All wanted pairs of questions [q0, q1) on one prompt. */
 static int prompt_answer(struct runner *r, const struct runner_job *job, const struct prompt *prompt, const struct prompt_question *pq, int q0, int q1,
 	char err[ERR_LEN])
@@ -253,7 +259,8 @@ static int prompt_answer(struct runner *r, const struct runner_job *job, const s
 		if (rc < 0)
 			answer_failed(&a, pairs[i].question, v, pairs[i].pq, rc == -2 ? ANSWER_OOM : ANSWER_FAILED, 0, oom, err);
 		else if (a.view_error[v][0])
-			answer_failed(&a, pairs[i].question, v, pairs[i].pq, ANSWER_FAILED, a.view_flags[v], 0, a.view_error[v]);
+			answer_failed(&a, pairs[i].question, v, pairs[i].pq, scoring_oom(&session, v) ? ANSWER_OOM : ANSWER_FAILED, a.view_flags[v],
+				scoring_oom(&session, v), a.view_error[v]);
 		else
 			pairs[good++] = pairs[i];
 	}

@@ -9,32 +9,43 @@
 #include <unistd.h>
 
 /* <folder of the executable>/runners/model: where the embedded models lie. Caller frees. */
-static char *models_default(void)
+static char *models_beside_executable(void)
 {
 	char exe[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
 	if (n < 0)
 		return text_copy("runners/model");
 	exe[n] = 0;
-	char *folder = text_format("%s/runners/model", dirname(exe));
-	if (file_exists(folder))
-		return folder;
-	free(folder);
-	return text_copy("runners/model"); /* tests run from the repository's root */
+	return text_format("%s/runners/model", dirname(exe));
 }
 
-/* A path as it is, or a name under the models folder. Caller frees. */
+/* A file as it is, or a name under the models folder, beside the executable or below the working folder. Caller frees. */
+static char *file_find(const char *name, const char *models_dir)
+{
+	if (file_exists(name))
+		return text_copy(name);
+	char *folder[2] = {models_dir ? text_copy(models_dir) : models_beside_executable(), text_copy("runners/model")}, *found = NULL;
+	for (int i = 0; i < 2; i++) {
+		char *path = text_format("%s/%s", folder[i], name);
+		if (!found && file_exists(path))
+			found = text_copy(path);
+		free(path);
+		free(folder[i]);
+	}
+	return found ? found : text_copy(name);
+}
+
+/* The same for "random:CONFIG.json[:SEED]", whose CONFIG may be a name ("configs/SmolLM2-135M.json"). Caller frees. */
 static char *model_find(const char *name, const char *models_dir)
 {
-	if (!strncmp(name, "random:", 7) || file_exists(name))
-		return text_copy(name);
-	char *folder = models_dir ? text_copy(models_dir) : models_default();
-	char *path = text_format("%s/%s", folder, name);
-	free(folder);
-	if (file_exists(path))
-		return path;
-	free(path);
-	return text_copy(name);
+	if (strncmp(name, "random:", 7))
+		return file_find(name, models_dir);
+	const char *seed = strstr(name, ".json:");
+	char *config = seed ? text_format("%.*s", (int)(seed + 5 - name - 7), name + 7) : text_copy(name + 7);
+	char *file = file_find(config, models_dir), *path = text_format("random:%s%s", file, seed ? seed + 5 : "");
+	free(config);
+	free(file);
+	return path;
 }
 
 /* The tokenizer of a model: tokenizer.json beside it, or GGUF metadata. NULL and 0 for random: weights. */
@@ -230,15 +241,38 @@ size_t runner_cut_tokens(struct runner *r, const char *text, size_t len, int64_t
 	return lo;
 }
 
-struct runner_estimate runner_estimate(const struct runner *r, int64_t tokens, int n_variants, int n_questions, int max_new)
+/* How many scorer passes the variants need: those with equal scorers and parameters share one. Unknown names count as one each. */
+static int scorer_count_of(const struct runner_variant *variants, int n)
+{
+	struct plan_method *m = mem_new((size_t)n, sizeof *m);
+	int distinct = 0;
+	char err[ERR_LEN];
+	for (int v = 0; v < n; v++) {
+		bool shared = method_resolve(&m[v], variants[v].method, variants[v].options, err) == 0 && !m[v].scorer;
+		for (int u = 0; u < v && !shared; u++)
+			shared = m[v].scorer && m[u].scorer && method_same_scores(&m[u], &m[v]);
+		distinct += !shared;
+	}
+	for (int v = 0; v < n; v++)
+		method_free(&m[v]);
+	free(m);
+	return distinct;
+}
+
+struct runner_estimate runner_estimate(const struct runner *r, int64_t tokens, const struct runner_variant *variants, int n_variants, int n_questions,
+	int max_new)
 {
 	const struct runner_info *i = &r->info;
-	int64_t rows = tokens * i->layers * i->kv_heads, tail = (int64_t)(max_new + 32) * i->layers * i->kv_heads;
+	int64_t heads = (int64_t)i->layers * i->kv_heads, rows = tokens * heads;
+	double kept = 0;
+	for (int v = 0; v < n_variants; v++)
+		kept += variants[v].retained < 1 ? variants[v].retained : 0;
 	struct runner_estimate e = {.weights_bytes = i->weight_bytes,
 		.kv_bytes = kv_bytes_for(r->device, i->head_dim, rows),
 		.scratch_bytes = forward_scratch_bytes(model_config(r->model), r->device, RUNNER_ROWS),
-		.scores_bytes = rows * (int64_t)sizeof(float) * n_variants,
-		.variants_bytes = rows * (int64_t)sizeof(int32_t) * n_variants + kv_bytes_for(r->device, i->head_dim, tail) * n_variants * n_questions,
+		.scores_bytes = rows * 2 * (int64_t)sizeof(float) * scorer_count_of(variants, n_variants),
+		.variants_bytes = (int64_t)((double)rows * (double)sizeof(int32_t) * kept) +
+				  kv_bytes_for(r->device, i->head_dim, (max_new + 32) * heads) * n_variants * n_questions,
 		.limit_bytes = i->memory_limit_bytes};
 	e.total_bytes = e.weights_bytes + e.kv_bytes + e.scratch_bytes + e.scores_bytes + e.variants_bytes;
 	return e;

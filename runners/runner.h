@@ -147,7 +147,8 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 struct runner_estimate {
 	int64_t weights_bytes, kv_bytes, scratch_bytes, scores_bytes, variants_bytes, total_bytes, limit_bytes;
 };
-struct runner_estimate runner_estimate(const struct runner *r, int64_t context_tokens, int n_variants, int n_questions, int max_new);
+struct runner_estimate runner_estimate(const struct runner *r, int64_t context_tokens, const struct runner_variant *variants, int n_variants,
+	int n_questions, int max_new);
 int64_t runner_peak_bytes(const struct runner *r); /* peak of what the runner allocated, weights included */
 
 /* `kvbench calibrate kvzip-head`: the static head table from n seeded contexts (text given by the caller). Writes a

@@ -56,6 +56,7 @@ struct session {
 	int *scoring_of;             /* [n_methods] index into scoring; -1 = full cache */
 	struct scoring *scoring;
 	char (*scoring_error)[ERR_LEN]; /* [n_scoring] "" = fine */
+	int64_t *scoring_oom;        /* [n_scoring] bytes asked for when memory was what failed; else 0 */
 	const struct scorer **scorer;
 	int n_scoring;
 	struct repeat_ids repeat_store;

@@ -13,6 +13,17 @@ struct watched {
 	int scoring;
 };
 
+/* A scorer's failure: its sentence, and the bytes asked for when the device ran out of memory. */
+static void scoring_failed(struct session *s, int i, const char *what)
+{
+	struct device *d = s->r->device;
+	int64_t asked = 0;
+	if (!s->scoring_error[i][0])
+		err_set(s->scoring_error[i], "%s could not %s", s->scorer[i]->name, what);
+	if (device_oom(d, &asked) && strstr(s->scoring_error[i], device_error(d)))
+		s->scoring_oom[i] = asked;
+}
+
 static int watched_layer(void *user, const struct layer_rows *rows, char err[ERR_LEN])
 {
 	struct watched *w = user;
@@ -20,8 +31,8 @@ static int watched_layer(void *user, const struct layer_rows *rows, char err[ERR
 	if (s->scoring_error[w->scoring][0])
 		return 0; /* it failed on an earlier layer; the other scorers go on */
 	int64_t start = clock_ns();
-	if (s->scorer[w->scoring]->observe(&s->scoring[w->scoring], rows, s->scoring_error[w->scoring]) && !s->scoring_error[w->scoring][0])
-		err_set(s->scoring_error[w->scoring], "%s failed while observing layer %d", s->scorer[w->scoring]->name, rows->layer);
+	if (s->scorer[w->scoring]->observe(&s->scoring[w->scoring], rows, s->scoring_error[w->scoring]))
+		scoring_failed(s, w->scoring, "observe the prefill");
 	s->score_ns += clock_ns() - start;
 	(void)err;
 	return 0;
@@ -35,6 +46,7 @@ static void methods_resolve(struct session *s, const struct runner_job *job)
 	s->scoring = mem_new((size_t)s->n_methods, sizeof *s->scoring);
 	s->scorer = mem_new((size_t)s->n_methods, sizeof *s->scorer);
 	s->scoring_error = mem_new((size_t)s->n_methods, sizeof *s->scoring_error);
+	s->scoring_oom = mem_new((size_t)s->n_methods, sizeof *s->scoring_oom);
 }
 
 /* Gives variant v its scoring: an earlier one with the same scorer and parameters, or a new one. */
@@ -71,8 +83,8 @@ static int64_t cache_rows(const struct runner *r, int64_t tokens)
 
 int64_t session_bytes(const struct runner *r, int64_t tokens, int n_scorers, int n_views)
 {
-	int64_t rows = cache_rows(r, tokens);
-	return kv_bytes_for(r->device, r->info.head_dim, rows) + rows * (int64_t)sizeof(float) * n_scorers + rows * (int64_t)sizeof(int32_t) * n_views;
+	int64_t rows = cache_rows(r, tokens); /* a scorer holds its scores and, while it works, as many sums on the device */
+	return kv_bytes_for(r->device, r->info.head_dim, rows) + rows * 2 * (int64_t)sizeof(float) * n_scorers + rows * (int64_t)sizeof(int32_t) * n_views;
 }
 
 struct kv *cache_new(const struct runner *r, int64_t tokens)
@@ -97,8 +109,8 @@ static int scores_begin(struct session *s, int64_t *oom, char err[ERR_LEN])
 			err_set(err, "out of memory: %lld bytes of scores", (long long)*oom);
 			return -2;
 		}
-		if (s->scorer[i]->begin && s->scorer[i]->begin(g, s->scoring_error[i]) && !s->scoring_error[i][0])
-			err_set(s->scoring_error[i], "%s could not begin", s->scorer[i]->name);
+		if (s->scorer[i]->begin && s->scorer[i]->begin(g, s->scoring_error[i]))
+			scoring_failed(s, i, "begin");
 	}
 	return 0;
 }
@@ -134,8 +146,8 @@ static int session_score(struct session *s, const struct runner_job *job)
 		int rc = !s->scoring_error[i][0] && s->scorer[i]->finish ? s->scorer[i]->finish(&s->scoring[i], s->scoring_error[i]) : 0;
 		if (rc == 1)
 			return 1;
-		if (rc && !s->scoring_error[i][0])
-			err_set(s->scoring_error[i], "%s could not finish", s->scorer[i]->name);
+		if (rc)
+			scoring_failed(s, i, "finish");
 		s->r->counters.scorer_passes++;
 		s->score_ns += clock_ns() - start;
 	}
@@ -190,6 +202,7 @@ void session_close(struct session *s)
 	free(s->scoring);
 	free(s->scorer);
 	free(s->scoring_error);
+	free(s->scoring_oom);
 	*s = (struct session){0};
 }
 

@@ -2,8 +2,8 @@
  *
  * Measured window: from token ids on the host to the first new token id on the host: prefill, scoring (a second pass included),
  * selection, physical compaction, the question's own prefill on the pruned cache, LM head of the first token. Outside: tokenising, the
- * answer's own cache, the release of the full one, later tokens. Asking for the full cache's memory belongs to prefill. The parts are timed one after another, the whole by
- * itself. Scoring that happens inside the prefill's layers counts as scoring. */
+ * answer's own cache, the release of the full one, later tokens. Asking for the full cache's memory belongs to
+ * prefill. Scoring that happens inside the prefill's layers counts as scoring. */
 #include "runners/runner_impl.h"
 
 #include <stdlib.h>
@@ -29,17 +29,18 @@ static struct kv *compact(struct runner *r, const struct kv *full, const struct 
 	return kv;
 }
 
-/* Feeds the question; *first_ns = its share spent on the first token's LM head. */
-static int question_run(struct runner *r, const struct kv *context, struct kv *tail, const struct ids *fed, int64_t pos0, int32_t *next, int64_t *ns,
-	int64_t *first_ns, char err[ERR_LEN])
+/* The time since `mark` into *ns; returns now. Parts are laps of one clock, so that nothing falls between two of them. */
+static int64_t lap(int64_t mark, int64_t *ns)
+{
+	int64_t now = clock_ns();
+	*ns = now - mark;
+	return now;
+}
+
+static int question_run(struct runner *r, const struct kv *context, struct kv *tail, const struct ids *fed, int64_t pos0, int32_t *next, char err[ERR_LEN])
 {
 	struct forward_seq s = {fed->v, (int)fed->n, pos0, context, NULL, tail};
-	int64_t start = clock_ns();
-	if (forward_run(r->forward, &s, 1, NULL, 0, next, NULL, err))
-		return -1;
-	*first_ns = forward_head_ns(r->forward);
-	*ns = clock_ns() - start - *first_ns;
-	return 0;
+	return forward_run(r->forward, &s, 1, NULL, 0, next, NULL, err);
 }
 
 static int decode_run(struct runner *r, const struct kv *context, struct kv *tail, int64_t pos0, int32_t id, int n, char err[ERR_LEN])
@@ -76,23 +77,27 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 	start = clock_ns();
 	if (session_open(&s, r, &one, &prompt, NULL, &oom, err))
 		goto done;
-	mark = clock_ns();
+	mark = lap(start, &out->prefill_ns);
 	out->score_ns = s.score_ns;
-	out->prefill_ns = mark - start - s.score_ns;
+	out->prefill_ns -= s.score_ns;
 	if (view_make(&view, &s, 0, one.variants->retained, &flags, err))
 		goto done;
-	out->select_ns = clock_ns() - mark;
-	mark = clock_ns();
-	if (view.kept && !(pruned = compact(r, s.kv, view.kept))) {
-		err_set(err, "compaction: %s", device_error(r->device));
-		goto done;
+	mark = lap(mark, &out->select_ns);
+	if (view.kept) {
+		if (!(pruned = compact(r, s.kv, view.kept))) {
+			err_set(err, "compaction: %s", device_error(r->device));
+			goto done;
+		}
+		mark = lap(mark, &out->compact_ns);
 	}
-	out->compact_ns = view.kept ? clock_ns() - mark : 0;
 	const struct kv *context = pruned ? pruned : s.kv;
-	int64_t pos0 = (int64_t)prompt.ids.n, again = 0, again_first = 0;
-	if (question_run(r, context, tail, &pq.fed, pos0, &next, &out->question_ns, &out->first_token_ns, err))
+	int64_t pos0 = (int64_t)prompt.ids.n;
+	if (question_run(r, context, tail, &pq.fed, pos0, &next, err))
 		goto done;
-	out->ttft_ns = clock_ns() - start;
+	mark = lap(mark, &out->question_ns);
+	out->first_token_ns = forward_head_ns(r->forward);
+	out->question_ns -= out->first_token_ns;
+	out->ttft_ns = mark - start;
 	out->peak_bytes = device_peak_bytes(r->device);
 	out->kv_bytes_before = kv_bytes(s.kv);
 	out->kv_bytes_after = kv_bytes(context);
@@ -100,13 +105,12 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 	out->context_tokens = prompt.context;
 	kv_truncate(tail, 0);
 	mark = clock_ns();
-	if (question_run(r, context, tail, &pq.fed, pos0, &next, &again, &again_first, err))
+	if (question_run(r, context, tail, &pq.fed, pos0, &next, err))
 		goto done;
-	out->second_ttft_ns = clock_ns() - mark;
-	mark = clock_ns();
+	mark = lap(mark, &out->second_ttft_ns);
 	if (decode_run(r, context, tail, pos0 + (int64_t)pq.fed.n, next, decode_tokens, err))
 		goto done;
-	out->decode_ns = clock_ns() - mark;
+	lap(mark, &out->decode_ns);
 	rc = 0;
 done:
 	kv_free(tail);

@@ -1,13 +1,14 @@
 /* device.c: opens the CPU, chooses its kernels once, counts its memory.
  *
- * Choice: the best table this CPU can run. Between avx512bf16 and avx512 a short timing decides: vdpbf16ps runs at half the FLOP/s
- * of fp32 FMA on Intel's cores and at twice on Zen 4. */
+ * Choice: the best table this CPU can run. Between avx512bf16 and avx512 a short timing decides: vdpbf16ps runs at half the
+ * FLOP/s of fp32 FMA on Intel's cores and at twice on Zen 4. */
 #include "runners/device/cpu/cpu.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 static const int64_t HUGE_PAGE = 2 << 20;
@@ -30,8 +31,8 @@ void *device_alloc(struct device *d, int64_t bytes)
 	bytes = round_up(bytes > 0 ? bytes : 1, 64);
 	bool huge = bytes >= HUGE_PAGE;
 	if ((d->limit && bytes > d->limit - d->bytes) || posix_memalign(&p, huge ? (size_t)HUGE_PAGE : 64, (size_t)bytes)) {
-		device_fail(d, "out of memory: asked for %lld bytes with %lld in use, limit %lld", (long long)bytes, (long long)d->bytes,
-			(long long)d->limit);
+		device_fail(d, "out of memory: asked for %lld bytes with %lld in use, limit %lld", (long long)bytes,
+			(long long)d->bytes, (long long)d->limit);
 		d->oom = true;
 		d->oom_bytes = bytes;
 		return NULL;
@@ -65,8 +66,8 @@ static bool have_avx2(void)
 }
 static bool have_avx512(void)
 {
-	return have_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-	       __builtin_cpu_supports("avx512vl");
+	return have_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 static bool have_avx512bf16(void)
 {
@@ -91,17 +92,27 @@ static const struct choice {
 };
 enum { CHOICES = sizeof choices / sizeof *choices };
 
-static double flops_per_ns(double (*peak)(int64_t))
+static int64_t thread_ns(void) /* of this thread: other programs on the machine do not count */
 {
-	double best = 0;
-	for (int i = 0; i < 3; i++) { /* the first round also wakes the vector units */
-		int64_t t = clock_ns();
-		double flops = peak(2000);
-		t = clock_ns() - t;
-		if (t > 0 && flops / (double)t > best)
-			best = flops / (double)t;
+	struct timespec t;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Best rates of both loops, measured by turns: a core wakes its wide units only after some microseconds. About 0.3 ms. */
+static double dot_over_fma(const struct cpu_kernels *k)
+{
+	double fma = 0, dot = 0;
+	for (int i = 0; i < 10; i++) {
+		int64_t t0 = thread_ns();
+		double f = k->peak_fma(4000);
+		int64_t t1 = thread_ns();
+		double b = k->peak_dot(4000);
+		int64_t t2 = thread_ns();
+		fma = t1 > t0 ? fmax(fma, f / (double)(t1 - t0)) : fma;
+		dot = t2 > t1 ? fmax(dot, b / (double)(t2 - t1)) : dot;
 	}
-	return best;
+	return fma > 0 ? dot / fma : 0;
 }
 
 static const struct cpu_kernels *choose_named(const char *name, char why[128], char err[ERR_LEN])
@@ -136,7 +147,7 @@ static const struct cpu_kernels *choose_best(bool bf16, char why[128])
 		}
 		if (!bf16)
 			continue; /* nothing in it for fp32 */
-		double ratio = flops_per_ns(c->kernels->peak_dot) / flops_per_ns(c->kernels->peak_fma);
+		double ratio = dot_over_fma(c->kernels);
 		if (ratio > 1) {
 			snprintf(why, 128, "vdpbf16ps measured at %.1f x fp32 FMA", ratio);
 			return c->kernels;
@@ -228,6 +239,10 @@ void device_peak_reset(struct device *d)
 const char *device_error(const struct device *d)
 {
 	return d->error;
+}
+int64_t device_scratch_bytes(const struct device *d, int64_t max_k)
+{
+	return (int64_t)pool_threads(d->pool) * SCRATCH_BYTES + LINEAR_GROUP * round_up(max_k, 2) * 4;
 }
 bool device_oom(const struct device *d, int64_t *asked)
 {

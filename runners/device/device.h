@@ -45,6 +45,8 @@ int64_t device_bytes(const struct device *d);        /* allocated now */
 int64_t device_peak_bytes(const struct device *d);
 void device_peak_reset(struct device *d);            /* peak = now */
 const char *device_error(const struct device *d);    /* last failure; "" = none */
+/* What the device itself holds once a linear layer of max_k columns has run: scratch of the threads, packed rows. For estimates. */
+int64_t device_scratch_bytes(const struct device *d, int64_t max_k);
 bool device_oom(const struct device *d, int64_t *asked); /* the last failure was memory; bytes asked for */
 /* Host loops (scorers): runs fn(arg, i) for i in [0,n) on the device's thread pool; returns when all are done. */
 void device_parallel(struct device *d, int64_t n, void (*fn)(void *arg, int64_t i), void *arg);

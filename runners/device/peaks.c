@@ -1,5 +1,6 @@
 /* peaks.c: what this machine can do at most, for the bench's ratios. Measured on all threads at once, best of several rounds:
- * the widest FMA there is, whatever kernels were chosen, and one read stream a thread over memory larger than the caches share. */
+ * the widest FMA there is, whatever kernels were chosen, and one read stream a thread over memory larger than the caches share.
+ */
 #include "runners/device/cpu/cpu.h"
 
 #include <stdlib.h>
@@ -11,8 +12,8 @@ struct peak_job {
 	double (*flops)(int64_t rounds);
 	float (*read)(const float *x, int64_t n);
 	float *const *x;
-	double *done;    /* [threads] */
-	float *sink;     /* [threads] */
+	double *done; /* [threads] */
+	float *sink;  /* [threads] */
 };
 
 static void peak_item(void *arg, int64_t i, int thread)

@@ -2,7 +2,8 @@
  * the caller never waits for a sleeper that has nothing to do.
  *
  * ticket = job << 32 | next item. A thread reads the ticket, then the job's fields, then takes the item by compare-and-swap. The
- * fields change only after every item of the job is done; a successful swap shows that one was not, so they were the job's own. */
+ * fields change only after every item of the job is done; a successful swap shows that one was not, so they were the job's own.
+ */
 #include "runners/device/pool.h"
 
 #include <pthread.h>
@@ -10,7 +11,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { SPINS = 4000 };               /* about 50 us of pauses before a thread sleeps */
+enum { SPINS = 4000 };                    /* about 50 us of pauses before a thread sleeps */
 static const int64_t ITEMS_MAX = 1 << 30; /* of one ticket; more are run in pieces */
 
 struct pool {

@@ -82,10 +82,12 @@ int64_t forward_scratch_bytes(const struct model_config *c, const struct device 
 {
 	struct scratch t[SCRATCH_COUNT];
 	scratch_table(c, max_rows, t);
-	int64_t bytes = 0;
+	int64_t widest = (int64_t)c->heads * c->head_dim, bytes;
+	widest = c->hidden > widest ? c->hidden : widest;
+	widest = c->ffn > widest ? c->ffn : widest;
+	bytes = device_scratch_bytes(d, widest);
 	for (int i = 0; i < SCRATCH_COUNT; i++)
 		bytes += t[i].rows * t[i].cols * 4;
-	(void)d;
 	return bytes;
 }
 

@@ -1,11 +1,12 @@
-/* ada.c: Ada-KV (arXiv 2407.11550): a layer's budget goes to its KV heads by where the layer's best scores lie. spec/methods.md 2.3.
+/* ada.c: Ada-KV (arXiv 2407.11550): a layer's budget goes to its KV heads by where the layer's best scores lie.
+ * spec/methods.md 2.3.
  *
- * B = budget without the protected entries. count_c = how many of the layer's best (heads * B) candidates lie in head c; every head is
- * given alpha*B and shares the rest: count_c * (1 - alpha) + alpha * B.
- * alpha .2: the authors' command line (their config class says .5), and kvpress. normalise off: the authors' default.
- * Differences: the authors truncate alpha*B and round each head (the sum drifts, mostly below): ours is the largest remainder, exact.
- * compat=adakv is theirs. compat=kvpress instead makes the best trunc(keep * alpha) of each head (protected entries counted in it) safe
- * and ranks the rest of the layer together. kvpress 0.5.5 lifts that safe number to at least 1; the version specified (and ours) does not. */
+ * B = budget without the protected entries. count_c = how many of the layer's best (heads * B) candidates lie in head c; every
+ * head is given alpha*B and shares the rest: count_c * (1 - alpha) + alpha * B. alpha .2: the authors' command line (their config
+ * class says .5), and kvpress. normalise off: the authors' default. Differences: the authors truncate alpha*B and round each head
+ * (the sum drifts, mostly below): ours is the largest remainder, exact. compat=adakv is theirs. compat=kvpress instead makes the
+ * best trunc(keep * alpha) of each head (protected entries counted in it) safe and ranks the rest of the layer together. kvpress
+ * 0.5.5 lifts that safe number to at least 1; the version specified (and ours) does not. */
 #include "runners/methods/parts.h"
 
 #include <math.h>
@@ -17,7 +18,8 @@ struct ada_task {
 	_Atomic bool failed; /* layers run on several threads */
 };
 
-/* The layer's candidates, changed: scaled by the share of a head's mass that its best B hold, or with the best `safe` lifted above all. */
+/* The layer's candidates, changed: scaled by the share of a head's mass that its best B hold, or with the best `safe` lifted
+ * above all. */
 static float *changed_scores(struct slices s, int64_t b, bool normalise, int64_t safe)
 {
 	float *out = malloc((size_t)(s.count * s.len) * sizeof(*out) + 1);
@@ -97,7 +99,8 @@ static int allocate(struct allocation *a, char err[ERR_LEN])
 	else
 		for (int l = 0; l < a->layers; l++)
 			share_layer(&task, l);
-	return task.failed ? err_set(err, "out of memory: scores of one layer, %lld entries", (long long)(a->kv_heads * a->n)) : 0;
+	return task.failed ? err_set(err, "out of memory: scores of one layer, %lld entries", (long long)(a->kv_heads * a->n))
+			   : 0;
 }
 
 static const struct param_def defs[] = {
@@ -105,5 +108,10 @@ static const struct param_def defs[] = {
 	{.name = "normalise", .kind = PARAM_BOOL, .number = 0, .origin = "Ada-KV's default"}, {NULL}};
 static const struct compat_mode modes[] = {{"adakv", NULL}, {NULL, NULL}};
 
-const struct allocator allocator_ada = {.name = "ada", .title = "a layer's budget, shared among its KV heads by their best scores",
-	.origin = "Ada-KV, arXiv 2407.11550; methods.md 2.3", .params = defs, .compat = modes, .allocate = allocate, .exact = true};
+const struct allocator allocator_ada = {.name = "ada",
+	.title = "a layer's budget, shared among its KV heads by their best scores",
+	.origin = "Ada-KV, arXiv 2407.11550; methods.md 2.3",
+	.params = defs,
+	.compat = modes,
+	.allocate = allocate,
+	.exact = true};

@@ -35,7 +35,8 @@ void share_out(const double *raw, int n, int64_t total, int64_t *out)
 
 struct slices candidates(const struct allocation *a, int first, int count)
 {
-	return (struct slices){a->scores + first * a->n + a->protect.first, count, a->n, a->n - a->protect.first - a->protect.last};
+	return (struct slices){
+		a->scores + first * a->n + a->protect.first, count, a->n, a->n - a->protect.first - a->protect.last};
 }
 
 int64_t pooled_keep(const struct allocation *a, int64_t heads)

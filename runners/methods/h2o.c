@@ -1,10 +1,10 @@
 /* h2o.c: H2O (arXiv 2306.14048), the prefill form most papers compare with: attention summed over all queries of the prompt.
  * spec/methods.md 4.2 (c), decisions 5 and 6.
  *
- * recent 0 = half of the budget: the paper's split 1:1 (KVCache-Factory: the last 8; compat=factory). Query heads of a group are averaged.
- * The sums run over every query, the protected ones and a question too; later columns are seen by fewer rows (the method's own bias).
- * Difference: the paper evicts at every step of decoding; this form prunes once, after the prompt. Two-pass: the prefill leaves the
- * log-sum-exp of each row, the columns are then summed chunk by chunk. No n x n buffer. */
+ * recent 0 = half of the budget: the paper's split 1:1 (KVCache-Factory: the last 8; compat=factory). Query heads of a group are
+ * averaged. The sums run over every query, the protected ones and a question too; later columns are seen by fewer rows (the
+ * method's own bias). Difference: the paper evicts at every step of decoding; this form prunes once, after the prompt. Two-pass:
+ * the prefill leaves the log-sum-exp of each row, the columns are then summed chunk by chunk. No n x n buffer. */
 #include "runners/methods/parts.h"
 
 static struct protection protect(const struct scoring *s, int64_t n_keep)
@@ -27,7 +27,7 @@ static int observe(struct scoring *s, const struct layer_rows *r, char err[ERR_L
 static int finish(struct scoring *s, char err[ERR_LEN])
 {
 	for (int l = 0; l < s->layers; l++)
-		if (columns_read(s->state, s, l, scores_at(s, l, 0), err))
+		if (columns_take(s->state, s, l, scores_at(s, l, 0), err))
 			return -1;
 	return 0;
 }
@@ -39,9 +39,18 @@ static void end(struct scoring *s)
 }
 
 static const struct param_def defs[] = {
-	{.name = "recent", .kind = PARAM_INT, .number = 0, .max = 1e6, .origin = "0 = half of the budget: the paper's split"}, {NULL}};
+	{.name = "recent", .kind = PARAM_INT, .number = 0, .max = 1e6, .origin = "0 = half of the budget: the paper's split"},
+	{NULL}};
 static const struct compat_mode modes[] = {{"factory", "{\"recent\":8}"}, {NULL, NULL}};
 
-const struct scorer scorer_h2o = {.name = "h2o", .title = "attention summed over all queries of the prompt",
-	.origin = "H2O, arXiv 2306.14048; methods.md 4.2c", .params = defs, .compat = modes, .observes = OBSERVE_Q | OBSERVE_LSE, .begin = begin,
-	.observe = observe, .finish = finish, .end = end, .protect = protect};
+const struct scorer scorer_h2o = {.name = "h2o",
+	.title = "attention summed over all queries of the prompt",
+	.origin = "H2O, arXiv 2306.14048; methods.md 4.2c",
+	.params = defs,
+	.compat = modes,
+	.observes = OBSERVE_Q | OBSERVE_LSE,
+	.begin = begin,
+	.observe = observe,
+	.finish = finish,
+	.end = end,
+	.protect = protect};

@@ -1,10 +1,10 @@
 /* head.c: whole KV heads: KVzip's "head" budget (arXiv 2505.23416). spec/methods.md 3.1 step 4, 6.3.
  *
- * A head's score is its largest candidate score; whole heads are kept by descending score while they fit the budget, the others keep
- * their protected entries alone (none for KVzip: such a head sees prefix, question and answer only). With the scorer kvzip-head the scores are
- * the model's static table, which is the authors' method; any other scorer ranks the heads of this one context.
- * Difference: the authors apply the strict pair threshold to scores spread over all positions. compat=kvzip is theirs. Not exact:
- * the realised share is the largest multiple of one head that fits. */
+ * A head's score is its largest candidate score; whole heads are kept by descending score while they fit the budget, the others
+ * keep their protected entries alone (none for KVzip: such a head sees prefix, question and answer only). With the scorer
+ * kvzip-head the scores are the model's static table, which is the authors' method; any other scorer ranks the heads of this one
+ * context. Difference: the authors apply the strict pair threshold to scores spread over all positions. compat=kvzip is theirs.
+ * Not exact: the realised share is the largest multiple of one head that fits. */
 #include "runners/methods/parts.h"
 
 #include <math.h>
@@ -40,5 +40,9 @@ static int allocate(struct allocation *a, char err[ERR_LEN])
 
 static const struct compat_mode modes[] = {{"kvzip", NULL}, {NULL, NULL}};
 
-const struct allocator allocator_head = {.name = "head", .title = "whole KV heads by their best score, as many as fit",
-	.origin = "KVzip's head budget, arXiv 2505.23416; methods.md 3.1", .compat = modes, .allocate = allocate, .exact = false};
+const struct allocator allocator_head = {.name = "head",
+	.title = "whole KV heads by their best score, as many as fit",
+	.origin = "KVzip's head budget, arXiv 2505.23416; methods.md 3.1",
+	.compat = modes,
+	.allocate = allocate,
+	.exact = false};

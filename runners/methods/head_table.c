@@ -20,8 +20,8 @@ int head_table_read(const char *folder, const char *model_sha256, int layers, in
 	struct st_file *file = NULL;
 	int rc = -1;
 	if (!path || !file_exists(path)) {
-		err_set(err, "kvzip@head needs this model's head table%s%s; make it with: kvbench calibrate kvzip-head", path ? ", no file " : "",
-			path ? path : "");
+		err_set(err, "kvzip@head needs this model's head table%s%s; make it with: kvbench calibrate kvzip-head",
+			path ? ", no file " : "", path ? path : "");
 		goto cleanup;
 	}
 	if (st_open(&file, path, err))
@@ -49,13 +49,14 @@ cleanup:
 	return rc;
 }
 
-int head_table_write(const char *folder, const char *model_sha256, int layers, int kv_heads, const float *heads, int contexts, char **path,
-	char err[ERR_LEN])
+int head_table_write(const char *folder, const char *model_sha256, int layers, int kv_heads, const float *heads, int contexts,
+	char **path, char err[ERR_LEN])
 {
 	char number[16];
 	snprintf(number, sizeof(number), "%d", contexts);
 	const struct st_tensor t = {.name = "heads", .type = ST_F32, .n_dims = 2, .dims = {layers, kv_heads}, .data = heads};
-	const struct st_meta meta[] = {{"model_sha256", model_sha256}, {"contexts", number}, {"made_by", "kvbench calibrate kvzip-head"}};
+	const struct st_meta meta[] = {
+		{"model_sha256", model_sha256}, {"contexts", number}, {"made_by", "kvbench calibrate kvzip-head"}};
 	*path = NULL;
 	if (mkdir(folder, 0777) && errno != EEXIST)
 		return err_set(err, "cannot make the folder %s: %s", folder, strerror(errno));

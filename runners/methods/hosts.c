@@ -1,6 +1,6 @@
 /* hosts.c: host loops of the scorers: over heads on the device's threads, with the rows of the cache as fp32; and the small
- * questions about a prompt's shape. Positions are sequence positions: sinks and windows that lie in the prefix or the question cost
- * nothing (spec/methods.md 12, decision 1). */
+ * questions about a prompt's shape. Positions are sequence positions: sinks and windows that lie in the prefix or the question
+ * cost nothing (spec/methods.md 12, decision 1). */
 #include "runners/methods/parts.h"
 
 #include <stdlib.h>
@@ -52,7 +52,8 @@ static void run_head(void *arg, int64_t i)
 	t->fn(&t->heads[i]);
 }
 
-int each_head(struct scoring *s, int64_t first, int64_t n, bool want_v, void (*fn)(const struct head_rows *h), void *user, char err[ERR_LEN])
+int each_head(struct scoring *s, int64_t first, int64_t n, bool want_v, void (*fn)(const struct head_rows *h), void *user,
+	char err[ERR_LEN])
 {
 	int d = forward_config(s->forward)->head_dim, all = s->layers * s->kv_heads, rc = -1;
 	struct queue *q = forward_queue(s->forward);
@@ -76,7 +77,8 @@ int each_head(struct scoring *s, int64_t first, int64_t n, bool want_v, void (*f
 				err_set(err, "reading the cache, layer %d: %s", layer, device_error(forward_device(s->forward)));
 				goto cleanup;
 			}
-			heads[i] = (struct head_rows){s, layer, head, d, first, n, rows_k, rows_v, scores_at(s, layer, head), user};
+			heads[i] =
+				(struct head_rows){s, layer, head, d, first, n, rows_k, rows_v, scores_at(s, layer, head), user};
 		}
 		each(s, m, run_head, &task);
 	}

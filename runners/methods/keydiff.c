@@ -1,6 +1,7 @@
-/* keydiff.c: KeyDiff (arXiv 2504.15364): s = -cos(k, mean of the unit keys); keys unlike the others are kept. spec/methods.md 5.2.
- * Post-RoPE keys, anchor over the evictable rows, no parameters, no protection. One-shot as in kvpress; the paper works block by
- * block with a small cache. A key without length has cosine 0 (norms are at least 1e-8, torch's cosine_similarity). */
+/* keydiff.c: KeyDiff (arXiv 2504.15364): s = -cos(k, mean of the unit keys); keys unlike the others are kept.
+ * spec/methods.md 5.2. Post-RoPE keys, anchor over the evictable rows, no parameters, no protection. One-shot as in kvpress; the
+ * paper works block by block with a small cache. A key without length has cosine 0 (norms are at least 1e-8, torch's
+ * cosine_similarity). */
 #include "runners/methods/parts.h"
 
 #include <math.h>
@@ -46,5 +47,7 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 	return each_head(s, s->shape.first, s->shape.count, false, score, NULL, err);
 }
 
-const struct scorer scorer_keydiff = {.name = "keydiff", .title = "minus the cosine with the mean key",
-	.origin = "KeyDiff, arXiv 2504.15364; methods.md 5.2", .finish = finish};
+const struct scorer scorer_keydiff = {.name = "keydiff",
+	.title = "minus the cosine with the mean key",
+	.origin = "KeyDiff, arXiv 2504.15364; methods.md 5.2",
+	.finish = finish};

@@ -1,5 +1,6 @@
 /* knorm.c: L2-norm (arXiv 2406.11430): s = -||k||_2; keys of small norm are kept. spec/methods.md 5.1.
- * No parameters, no protection. Difference: KVCache-Factory leaves layers 0 and 1 whole; kvpress and ours do not. fp32 (bf16 scores would tie). */
+ * No parameters, no protection. Difference: KVCache-Factory leaves layers 0 and 1 whole; kvpress and ours do not. fp32 (bf16
+ * scores would tie). */
 #include "runners/methods/parts.h"
 
 #include <math.h>
@@ -24,5 +25,5 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 	return each_head(s, s->shape.first, s->shape.count, false, score, NULL, err);
 }
 
-const struct scorer scorer_knorm = {.name = "knorm", .title = "minus the norm of the key", .origin = "arXiv 2406.11430; methods.md 5.1",
-	.finish = finish};
+const struct scorer scorer_knorm = {
+	.name = "knorm", .title = "minus the norm of the key", .origin = "arXiv 2406.11430; methods.md 5.1", .finish = finish};

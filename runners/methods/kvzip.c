@@ -1,13 +1,14 @@
-/* kvzip.c: KVzip (arXiv 2505.23416): an entry matters if it is attended to while the model repeats the context. spec/methods.md 3.1, 3.2.
+/* kvzip.c: KVzip (arXiv 2505.23416): an entry matters if it is attended to while the model repeats the context.
+ * spec/methods.md 3.1, 3.2.
  *
- * After the prefill, for each chunk b of `chunk` context tokens: X_b = a request to repeat, the end of the user turn, the answer's header and
- * the chunk itself, forced through the model on top of the full cache (positions behind it). In each layer the queries of X_b meet the
- * keys [prefix | chunk b | X_b itself, causal]; softmax over those only; a context key's score is the largest probability over the
- * queries and the query heads of its group. X_b's entries live in a scratch cache and are dropped: the context cache is never written.
- * Scored once, for all ratios. The prefix is never evicted.
- * chunk 2000: the authors (kvpress 2048). The last 8 ids of chunk b-1 close a later request: the authors, kvpress.
- * Differences: softmax in fp32 (theirs: the model's type, saturating to ties). compat=kvpress: the first min(4, start) keys stand for
- * the prefix, whose other entries score 0 and go first, positions 0..3 get the largest score + 1 (kvpress 0.5.5). */
+ * After the prefill, for each chunk b of `chunk` context tokens: X_b = a request to repeat, the end of the user turn, the
+ * answer's header and the chunk itself, forced through the model on top of the full cache (positions behind it). In each layer
+ * the queries of X_b meet the keys [prefix | chunk b | X_b itself, causal]; softmax over those only; a context key's score is the
+ * largest probability over the queries and the query heads of its group. X_b's entries live in a scratch cache and are dropped:
+ * the context cache is never written. Scored once, for all ratios. The prefix is never evicted. chunk 2000: the authors (kvpress
+ * 2048). The last 8 ids of chunk b-1 close a later request: the authors, kvpress. Differences: softmax in fp32 (theirs: the
+ * model's type, saturating to ties). compat=kvpress: the first min(4, start) keys stand for the prefix, whose other entries score
+ * 0 and go first, positions 0..3 get the largest score + 1 (kvpress 0.5.5). */
 #include "runners/methods/parts.h"
 
 #include <stdlib.h>
@@ -61,8 +62,8 @@ static int observe_layer(void *user, const struct layer_rows *r, char err[ERR_LE
 	keys.range[keys.n++] = (struct key_range){s->kv, p->start, p->size};
 	keys.range[keys.n++] = (struct key_range){r->kv, 0, r->pos0 + r->rows - rows_total(s)};
 	if (op_attn_lse(q, r->layer, &keys, r->qkv, 0, r->rows, 0, heads, p->lse) ||
-		op_attn_reduce(q, r->layer, &keys, chunk, 0, p->size, r->qkv, 0, r->rows, 0, heads, p->lse, 0, REDUCE_MAX, GROUP_MAX,
-			columns_tensor(p->columns, r->layer), p->start - s->shape.first))
+		op_attn_reduce(q, r->layer, &keys, chunk, 0, p->size, r->qkv, 0, r->rows, 0, heads, p->lse, 0, REDUCE_MAX,
+			GROUP_MAX, columns_tensor(p->columns, r->layer), p->start - s->shape.first))
 		return err_set(err, "kvzip scores, layer %d: %s", r->layer, device_error(forward_device(s->forward)));
 	return 0;
 }
@@ -77,7 +78,10 @@ static int repeat_chunk(struct pass *p, const int32_t *ids, int64_t n, char err[
 	for (int64_t at = 0; at < n; at += most) {
 		if (s->stop && s->stop(s->stop_user))
 			return 1;
-		struct forward_seq seq = {.ids = ids + at, .n = (int)(n - at < most ? n - at : most), .pos0 = rows_total(s) + at, .context = s->kv,
+		struct forward_seq seq = {.ids = ids + at,
+			.n = (int)(n - at < most ? n - at : most),
+			.pos0 = rows_total(s) + at,
+			.context = s->kv,
 			.tail = p->tail};
 		if (forward_run(s->forward, &seq, 1, &observer, 1, NULL, NULL, err))
 			return -1;
@@ -115,7 +119,8 @@ static int begin(struct scoring *s, char err[ERR_LEN])
 static int finish(struct scoring *s, char err[ERR_LEN])
 {
 	bool kvpress = strcmp(param_compat(s->params), "kvpress") == 0;
-	int64_t prefix = s->shape.prefix, n = s->shape.first + s->shape.count - prefix, chunk = param_int(s->params, "chunk"), longest = 0, start, size;
+	int64_t prefix = s->shape.prefix, n = s->shape.first + s->shape.count - prefix, chunk = param_int(s->params, "chunk"),
+		longest = 0, start, size;
 	const int32_t *context = s->ids + prefix;
 	struct device *d = forward_device(s->forward);
 	struct pass p = {.s = s};
@@ -146,7 +151,7 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 	}
 	rc = 0;
 	for (int l = 0; l < s->layers && rc == 0; l++)
-		rc = columns_read(p.columns, s, l, scores_at(s, l, 0), err);
+		rc = columns_take(p.columns, s, l, scores_at(s, l, 0), err);
 	if (rc == 0 && kvpress)
 		lift_sinks(s);
 cleanup:
@@ -157,8 +162,14 @@ cleanup:
 	return rc;
 }
 
-static const struct param_def defs[] = {{.name = "chunk", .kind = PARAM_INT, .number = 2000, .min = 1, .max = 1e9, .origin = "KVzip's own code"}, {NULL}};
+static const struct param_def defs[] = {
+	{.name = "chunk", .kind = PARAM_INT, .number = 2000, .min = 1, .max = 1e9, .origin = "KVzip's own code"}, {NULL}};
 static const struct compat_mode modes[] = {{"kvpress", "{\"chunk\":2048}"}, {"kvzip", NULL}, {NULL, NULL}};
 
-const struct scorer scorer_kvzip = {.name = "kvzip", .title = "attention while the model repeats the context (a second pass)",
-	.origin = "KVzip, arXiv 2505.23416; methods.md 3.1", .params = defs, .compat = modes, .begin = begin, .finish = finish};
+const struct scorer scorer_kvzip = {.name = "kvzip",
+	.title = "attention while the model repeats the context (a second pass)",
+	.origin = "KVzip, arXiv 2505.23416; methods.md 3.1",
+	.params = defs,
+	.compat = modes,
+	.begin = begin,
+	.finish = finish};

@@ -1,7 +1,7 @@
 /* kvzip_head.c: KVzip's static head scores (arXiv 2505.23416, "head"): one number for each KV head of a model, made once by
- * `kvbench calibrate kvzip-head` (the largest KVzip score of the head over the calibration contexts) and spread over its positions.
- * spec/methods.md 3.1 step 4, 6.3. No second pass at run time. The authors calibrate on one QA sample and one of code; ours on
- * seeded NIAH contexts, because no table of theirs fits our models. */
+ * `kvbench calibrate kvzip-head` (the largest KVzip score of the head over the calibration contexts) and spread over its
+ * positions. spec/methods.md 3.1 step 4, 6.3. No second pass at run time. The authors calibrate on one QA sample and one of code;
+ * ours on seeded NIAH contexts, because no table of theirs fits our models. */
 #include "runners/methods/parts.h"
 
 #include <stdlib.h>
@@ -20,5 +20,8 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 
 static const struct compat_mode modes[] = {{"kvzip", NULL}, {NULL, NULL}};
 
-const struct scorer scorer_kvzip_head = {.name = "kvzip-head", .title = "KVzip's static score of each head (calibrated once)",
-	.origin = "KVzip, arXiv 2505.23416; methods.md 3.1", .compat = modes, .finish = finish};
+const struct scorer scorer_kvzip_head = {.name = "kvzip-head",
+	.title = "KVzip's static score of each head (calibrated once)",
+	.origin = "KVzip, arXiv 2505.23416; methods.md 3.1",
+	.compat = modes,
+	.finish = finish};

@@ -1,12 +1,12 @@
 /* lagkv.c: LagKV (arXiv 2504.04704): how far a token's key and value spread when normalised by the partition after theirs.
  * spec/methods.md 5.3.
  *
- * sinks 4, lag 128: kvpress (the authors' own package: 16, 1024). Behind the sinks, partitions of `lag` tokens; in partition p each
- * channel is scaled by the minimum and maximum of p+1; the deviation over channels (divided by d-1) goes through a softmax over p's tokens;
- * keys and values are averaged and ranked inside p, rank / lag. Sinks, the last partition and the remainder score 1. Fewer than
- * sinks + 2*lag tokens: recency.
- * Equal ranks of different partitions tie, so the tie rule keeps early partitions (as kvpress; the authors take r*lag in each).
- * Differences: a range of 0 is lifted to 1e-6 (the references divide by zero); equal values in a partition rank by the tie rule. */
+ * sinks 4, lag 128: kvpress (the authors' own package: 16, 1024). Behind the sinks, partitions of `lag` tokens; in partition p
+ * each channel is scaled by the minimum and maximum of p+1; the deviation over channels (divided by d-1) goes through a softmax
+ * over p's tokens; keys and values are averaged and ranked inside p, rank / lag. Sinks, the last partition and the remainder
+ * score 1. Fewer than sinks + 2*lag tokens: recency. Equal ranks of different partitions tie, so the tie rule keeps early
+ * partitions (as kvpress; the authors take r*lag in each). Differences: a range of 0 is lifted to 1e-6 (the references divide by
+ * zero); equal values in a partition rank by the tie rule. */
 #include "runners/methods/parts.h"
 
 #include <math.h>
@@ -83,7 +83,8 @@ void lagkv_scores(const float *k, const float *v, int64_t n, int d, int64_t sink
 static void score(const struct head_rows *h)
 {
 	const struct scoring *s = h->scoring;
-	lagkv_scores(h->k, h->v, h->n, h->d, sinks_left(s, param_int(s->params, "sinks")), param_int(s->params, "lag"), h->scores);
+	lagkv_scores(
+		h->k, h->v, h->n, h->d, sinks_left(s, param_int(s->params, "sinks")), param_int(s->params, "lag"), h->scores);
 }
 
 static int finish(struct scoring *s, char err[ERR_LEN])
@@ -94,5 +95,8 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 static const struct param_def defs[] = {{.name = "sinks", .kind = PARAM_INT, .number = 4, .max = 1e6, .origin = "kvpress"},
 	{.name = "lag", .kind = PARAM_INT, .number = 128, .min = 1, .max = 1e6, .origin = "kvpress"}, {NULL}};
 
-const struct scorer scorer_lagkv = {.name = "lagkv", .title = "spread against the next partition, ranked",
-	.origin = "LagKV, arXiv 2504.04704; methods.md 5.3", .params = defs, .finish = finish};
+const struct scorer scorer_lagkv = {.name = "lagkv",
+	.title = "spread against the next partition, ranked",
+	.origin = "LagKV, arXiv 2504.04704; methods.md 5.3",
+	.params = defs,
+	.finish = finish};

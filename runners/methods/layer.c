@@ -6,7 +6,8 @@ static void share_layer(void *arg, int64_t l)
 {
 	struct allocation *a = arg;
 	int64_t held = a->protect.first + a->protect.last, *budget = a->budget + l * a->kv_heads;
-	top_counts(NULL, candidates(a, (int)l * a->kv_heads, a->kv_heads), pooled_keep(a, a->kv_heads) - held * a->kv_heads, budget);
+	top_counts(
+		NULL, candidates(a, (int)l * a->kv_heads, a->kv_heads), pooled_keep(a, a->kv_heads) - held * a->kv_heads, budget);
 	for (int c = 0; c < a->kv_heads; c++)
 		budget[c] += held;
 }
@@ -22,5 +23,8 @@ static int allocate(struct allocation *a, char err[ERR_LEN])
 	return 0;
 }
 
-const struct allocator allocator_layer = {.name = "layer", .title = "the same number in every layer, one ranking over its KV heads",
-	.origin = "kvpress' layerwise KVzip; methods.md 3.2", .allocate = allocate, .exact = true};
+const struct allocator allocator_layer = {.name = "layer",
+	.title = "the same number in every layer, one ranking over its KV heads",
+	.origin = "kvpress' layerwise KVzip; methods.md 3.2",
+	.allocate = allocate,
+	.exact = true};

@@ -8,7 +8,9 @@
 
 enum { MAX_NAMES = 64 };
 
-static const struct param_def compat_def = {.name = "compat", .kind = PARAM_TEXT, .text = "none",
+static const struct param_def compat_def = {.name = "compat",
+	.kind = PARAM_TEXT,
+	.text = "none",
 	.origin = "ours; another value reproduces that reference's own arithmetic"};
 
 struct param {
@@ -111,7 +113,8 @@ static int set_one(struct param *p, const json_t *value, const char *compats, co
 		if (!json_is_string(value))
 			return err_set(err, "%s: option %s must be a text", what, d->name);
 		if (choices && !listed(choices, json_string_value(value)))
-			return err_set(err, "%s: option %s = \"%s\" is not one of %s", what, d->name, json_string_value(value), choices);
+			return err_set(
+				err, "%s: option %s = \"%s\" is not one of %s", what, d->name, json_string_value(value), choices);
 		free(p->text);
 		p->text = text_copy(json_string_value(value));
 		return 0;
@@ -143,7 +146,8 @@ int params_set(struct params *p, const char *options_json, const char *compats, 
 {
 	json_error_t bad;
 	const char *key;
-	json_t *value, *options = options_json && *options_json ? json_loads(options_json, JSON_REJECT_DUPLICATES, &bad) : json_object();
+	json_t *value,
+		*options = options_json && *options_json ? json_loads(options_json, JSON_REJECT_DUPLICATES, &bad) : json_object();
 	int rc = -1;
 	if (!options)
 		return err_set(err, "%s: options are not JSON: %s", what, bad.text);
@@ -151,7 +155,8 @@ int params_set(struct params *p, const char *options_json, const char *compats, 
 		err_set(err, "%s: options must be a JSON object", what);
 		goto cleanup;
 	}
-	json_object_foreach(options, key, value) {
+	json_object_foreach(options, key, value)
+	{
 		struct param *one = find(p, key);
 		if (!one) {
 			const char *names[MAX_NAMES];
@@ -194,10 +199,18 @@ json_t *params_json(const struct params *p)
 		const struct param *x = &p->list[i];
 		json_t *value = NULL;
 		switch (x->def->kind) {
-		case PARAM_INT: value = json_integer((json_int_t)x->number); break;
-		case PARAM_REAL: value = json_real(x->number); break;
-		case PARAM_TEXT: value = json_string(x->text); break;
-		case PARAM_BOOL: value = json_boolean(x->number != 0); break;
+		case PARAM_INT:
+			value = json_integer((json_int_t)x->number);
+			break;
+		case PARAM_REAL:
+			value = json_real(x->number);
+			break;
+		case PARAM_TEXT:
+			value = json_string(x->text);
+			break;
+		case PARAM_BOOL:
+			value = json_boolean(x->number != 0);
+			break;
 		}
 		json_object_set_new(o, x->def->name, value);
 	}

@@ -5,15 +5,16 @@
 
 #include "runners/methods/method.h"
 
-extern const struct scorer scorer_random, scorer_streaming_llm, scorer_knorm, scorer_snapkv, scorer_h2o, scorer_tova, scorer_keydiff,
-	scorer_lagkv, scorer_expected_attention, scorer_kvzip, scorer_kvzip_head;
-extern const struct allocator allocator_uniform, allocator_pyramid, allocator_ada, allocator_global, allocator_layer, allocator_head;
+extern const struct scorer scorer_random, scorer_streaming_llm, scorer_knorm, scorer_snapkv, scorer_h2o, scorer_tova,
+	scorer_keydiff, scorer_lagkv, scorer_expected_attention, scorer_kvzip, scorer_kvzip_head;
+extern const struct allocator allocator_uniform, allocator_pyramid, allocator_ada, allocator_global, allocator_layer,
+	allocator_head;
 
 /* ---- params.c ---- */
 struct params *params_new(const struct param_def *scorer, const struct param_def *allocator); /* defaults */
 void params_free(struct params *p);
-/* Lays a JSON object over p. Unknown names (the nearest is suggested), wrong types and values out of range are errors naming `what`.
- * compats: the legal values of "compat", "a|b|c". */
+/* Lays a JSON object over p. Unknown names (the nearest is suggested), wrong types and values out of range are errors naming
+ * `what`. compats: the legal values of "compat", "a|b|c". */
 int params_set(struct params *p, const char *options_json, const char *compats, const char *what, char err[ERR_LEN]);
 bool params_equal(const struct params *a, const struct params *b, const struct param_def *of); /* these, and compat */
 json_t *params_json(const struct params *p);
@@ -30,7 +31,8 @@ int64_t top_counts(struct device *d, struct slices s, int64_t k, int64_t *counts
 void counts_above(struct device *d, struct slices s, int64_t place, int64_t *counts);
 
 /* ---- budget.c ---- */
-/* Integers with sum `total` nearest to raw[] >= 0 (whose sum is total): floors, then the largest remainders, ties to the lower index. */
+/* Integers with sum `total` nearest to raw[] >= 0 (whose sum is total): floors, then the largest remainders, ties to the lower
+ * index. */
 void share_out(const double *raw, int n, int64_t total, int64_t *out);
 /* The scores that compete: heads [first, first+count) without their protected entries. */
 struct slices candidates(const struct allocation *a, int first, int count);
@@ -50,15 +52,16 @@ struct head_rows {
 	const struct scoring *scoring;
 	int layer, head, d;
 	int64_t first, n;
-	const float *k, *v;  /* [n][d]; v NULL unless asked for */
-	float *scores;       /* [shape.count] */
+	const float *k, *v; /* [n][d]; v NULL unless asked for */
+	float *scores;      /* [shape.count] */
 	void *user;
 };
 /* fn for every (layer, KV head), several at once; their rows are read beforehand, in blocks of bounded memory. */
-int each_head(struct scoring *s, int64_t first, int64_t n, bool want_v, void (*fn)(const struct head_rows *h), void *user, char err[ERR_LEN]);
+int each_head(struct scoring *s, int64_t first, int64_t n, bool want_v, void (*fn)(const struct head_rows *h), void *user,
+	char err[ERR_LEN]);
 float *scores_at(const struct scoring *s, int layer, int head);
-int64_t rows_total(const struct scoring *s);       /* prefix + context + after */
-int64_t sinks_left(const struct scoring *s, int64_t sinks); /* evictable rows below sequence position `sinks` */
+int64_t rows_total(const struct scoring *s);                  /* prefix + context + after */
+int64_t sinks_left(const struct scoring *s, int64_t sinks);   /* evictable rows below sequence position `sinks` */
 int64_t window_left(const struct scoring *s, int64_t window); /* evictable rows among the last `window` of the sequence */
 
 /* ---- columns.c: column sums or maxima of attention probabilities over the evictable rows, on the device ---- */
@@ -67,19 +70,22 @@ struct columns;
 struct columns *columns_new(const struct scoring *s, int rows, char err[ERR_LEN]);
 void columns_free(struct columns *c);
 /* Adds the query rows from sequence position `from` on that `r` shows, seen over all rows cached so far. */
-int columns_add(struct columns *c, const struct scoring *s, const struct layer_rows *r, int64_t from, enum attn_group group, char err[ERR_LEN]);
+int columns_add(struct columns *c, const struct scoring *s, const struct layer_rows *r, int64_t from, enum attn_group group,
+	char err[ERR_LEN]);
 struct tensor *columns_tensor(struct columns *c, int layer);
-/* One layer's [rows][shape.count]. */
-int columns_read(struct columns *c, const struct scoring *s, int layer, float *out, char err[ERR_LEN]);
+/* One layer's [rows][shape.count]; its device memory is given back: nothing of a scorer stays on the device while variants
+ * decode. */
+int columns_take(struct columns *c, const struct scoring *s, int layer, float *out, char err[ERR_LEN]);
 
 /* ---- arithmetic of the scorers ---- */
 struct snapkv_rule {
-	char pool;               /* 'a' avg, 'm' max, 'n' none */
+	char pool; /* 'a' avg, 'm' max, 'n' none */
 	int pool_size;
 	bool gqa_max, pool_first; /* group max instead of mean; pooling before the group is reduced */
 };
 /* sums [g][stride]: probabilities of the window rows, summed; columns [0, n) -> out[n]. */
-void snapkv_scores(const float *sums, int g, int64_t stride, int64_t n, int64_t window, const struct snapkv_rule *rule, float *out);
+void snapkv_scores(
+	const float *sums, int g, int64_t stride, int64_t n, int64_t window, const struct snapkv_rule *rule, float *out);
 void streaming_scores(int64_t n, int64_t sinks, bool last_first, float *out);
 void tova_scores(const float *probabilities, int rows, int64_t n, float *out); /* [rows][n] -> mean over rows */
 void knorm_scores(const float *k, int64_t n, int d, float *out);

@@ -1,10 +1,10 @@
 /* pyramid.c: PyramidKV (arXiv 2406.02069): lower layers keep more, the budget falls linearly with the layer. spec/methods.md 2.2.
  *
  * beta 20: KVCache-Factory's runner, and kvpress. The shared part is what lies above the protected window.
- * Differences: both references round each layer on its own (Factory's floored step leaves the sum above layers * capacity; kvpress
- * falls back to equal budgets without a word wherever the smallest layer would be below the window, which at 4k tokens is any
- * r < .31). Ours rounds by largest remainder, so the sum is exact, and never falls back. compat=factory and compat=kvpress are
- * those two, as they are. */
+ * Differences: both references round each layer on its own (Factory's floored step leaves the sum above layers * capacity;
+ * kvpress falls back to equal budgets without a word wherever the smallest layer would be below the window, which at 4k tokens is
+ * any r < .31). Ours rounds by largest remainder, so the sum is exact, and never falls back. compat=factory and compat=kvpress
+ * are those two, as they are. */
 #include "runners/methods/parts.h"
 
 #include <math.h>
@@ -83,8 +83,14 @@ static int allocate(struct allocation *a, char err[ERR_LEN])
 }
 
 static const struct param_def defs[] = {
-	{.name = "beta", .kind = PARAM_REAL, .number = 20, .min = 1, .max = 1e6, .origin = "KVCache-Factory's runner, kvpress"}, {NULL}};
+	{.name = "beta", .kind = PARAM_REAL, .number = 20, .min = 1, .max = 1e6, .origin = "KVCache-Factory's runner, kvpress"},
+	{NULL}};
 static const struct compat_mode modes[] = {{"factory", NULL}, {NULL, NULL}};
 
-const struct allocator allocator_pyramid = {.name = "pyramid", .title = "falling linearly from the first layer to the last",
-	.origin = "PyramidKV, arXiv 2406.02069; methods.md 2.2", .params = defs, .compat = modes, .allocate = allocate, .exact = true};
+const struct allocator allocator_pyramid = {.name = "pyramid",
+	.title = "falling linearly from the first layer to the last",
+	.origin = "PyramidKV, arXiv 2406.02069; methods.md 2.2",
+	.params = defs,
+	.compat = modes,
+	.allocate = allocate,
+	.exact = true};

@@ -1,5 +1,6 @@
 /* random.c: independent uniform scores: the lower control of every sweep. spec/methods.md 5.11 (kvpress RandomPress).
- * Ours: one counter-based stream for each (seed of the sample, layer, head), so that threads and the order of layers cannot matter. */
+ * Ours: one counter-based stream for each (seed of the sample, layer, head), so that threads and the order of layers cannot
+ * matter. */
 #include "runners/methods/parts.h"
 
 static void fill(void *arg, int64_t i)
@@ -18,4 +19,5 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 	return 0;
 }
 
-const struct scorer scorer_random = {.name = "random", .title = "uniform random numbers", .origin = "methods.md 5.11", .finish = finish};
+const struct scorer scorer_random = {
+	.name = "random", .title = "uniform random numbers", .origin = "methods.md 5.11", .finish = finish};

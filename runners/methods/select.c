@@ -1,8 +1,8 @@
 /* select.c: from scores and a ratio to index lists: the count, the protected entries, the allocator, the top-k.
  *
  * Rules (spec/methods.md 1.5-1.8, decisions 1 and 3): protected entries are taken out of the ranking, never given a large score;
- * every exact allocator's sum is asserted; a budget below the protected part keeps its last entries and says so; rows that are not
- * more than the protected part are all kept and say so. */
+ * every exact allocator's sum is asserted; a budget below the protected part keeps its last entries and says so; rows that are
+ * not more than the protected part are all kept and say so. */
 #include "runners/methods/parts.h"
 
 #include <math.h>
@@ -28,12 +28,15 @@ int64_t keep_count(int64_t n, double retained, const char *compat)
 void prompt_shape_for(const struct plan_method *m, int64_t prefix, int64_t context, int64_t after, struct prompt_shape *out)
 {
 	bool all = strcmp(param_compat(m->params), "kvpress") == 0; /* a press sees one prompt, template head included */
-	*out = (struct prompt_shape){.prefix = prefix, .context = context, .after = after, .first = all ? 0 : prefix,
+	*out = (struct prompt_shape){.prefix = prefix,
+		.context = context,
+		.after = after,
+		.first = all ? 0 : prefix,
 		.count = all ? prefix + context + after : context};
 }
 
-static int budgets(int64_t *budget, const struct plan_method *m, const struct scoring *s, double retained, struct protection *protect, int *flags,
-	char err[ERR_LEN])
+static int budgets(int64_t *budget, const struct plan_method *m, const struct scoring *s, double retained,
+	struct protection *protect, int *flags, char err[ERR_LEN])
 {
 	const char *compat = param_compat(m->params);
 	int heads = s->layers * s->kv_heads;
@@ -52,19 +55,28 @@ static int budgets(int64_t *budget, const struct plan_method *m, const struct sc
 			budget[i] = keep;
 		return 0;
 	}
-	struct allocation a = {.layers = s->layers, .kv_heads = s->kv_heads, .n = n, .keep = keep, .scores = s->scores, .protect = *protect,
-		.params = m->params, .retained = retained, .device = s->forward ? forward_device(s->forward) : NULL, .budget = budget};
+	struct allocation a = {.layers = s->layers,
+		.kv_heads = s->kv_heads,
+		.n = n,
+		.keep = keep,
+		.scores = s->scores,
+		.protect = *protect,
+		.params = m->params,
+		.retained = retained,
+		.device = s->forward ? forward_device(s->forward) : NULL,
+		.budget = budget};
 	if (m->allocator->allocate(&a, err))
 		return -1;
 	int64_t sum = 0;
 	for (int i = 0; i < heads; i++) {
 		if (budget[i] < 0 || budget[i] > n)
-			return err_set(err, "allocator %s: head %d has a budget of %lld of %lld entries", m->allocator->name, i, (long long)budget[i],
-				(long long)n);
+			return err_set(err, "allocator %s: head %d has a budget of %lld of %lld entries", m->allocator->name, i,
+				(long long)budget[i], (long long)n);
 		sum += budget[i];
 	}
 	if (m->allocator->exact && strcmp(compat, "none") == 0 && sum != keep * heads)
-		return err_set(err, "allocator %s: budgets add up to %lld, not %lld", m->allocator->name, (long long)sum, (long long)(keep * heads));
+		return err_set(err, "allocator %s: budgets add up to %lld, not %lld", m->allocator->name, (long long)sum,
+			(long long)(keep * heads));
 	return 0;
 }
 

@@ -1,9 +1,10 @@
 /* streaming_llm.c: StreamingLLM (arXiv 2309.17453): attention sinks and the most recent entries. spec/methods.md 4.1.
  *
  * sinks 4: the paper and all implementations; sequence positions 0..3, so a template head of four tokens has them already.
- * Budget B: min(sinks, B - 1) sinks and the rest recent: at least one recent entry (kvpress keeps {0,1,2} at B = 3: compat=kvpress).
- * Written as scores: the last entry, then the sinks, then by recency; any budget's top-k is the rule above, and allocators apply.
- * Difference: the authors re-rotate keys to positions inside the cache; here keys keep their original positions (as in kvpress). */
+ * Budget B: min(sinks, B - 1) sinks and the rest recent: at least one recent entry (kvpress keeps {0,1,2} at B = 3:
+ * compat=kvpress). Written as scores: the last entry, then the sinks, then by recency; any budget's top-k is the rule above, and
+ * allocators apply. Difference: the authors re-rotate keys to positions inside the cache; here keys keep their original positions
+ * (as in kvpress). */
 #include "runners/methods/parts.h"
 
 #include <string.h>
@@ -27,7 +28,11 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 }
 
 static const struct param_def defs[] = {
-	{.name = "sinks", .kind = PARAM_INT, .number = 4, .max = 1e6, .origin = "StreamingLLM paper, all implementations"}, {NULL}};
+	{.name = "sinks", .kind = PARAM_INT, .number = 4, .max = 1e6, .origin = "StreamingLLM paper, all implementations"},
+	{NULL}};
 
-const struct scorer scorer_streaming_llm = {.name = "streaming-llm", .title = "attention sinks and recency",
-	.origin = "StreamingLLM, arXiv 2309.17453; methods.md 4.1", .params = defs, .finish = finish};
+const struct scorer scorer_streaming_llm = {.name = "streaming-llm",
+	.title = "attention sinks and recency",
+	.origin = "StreamingLLM, arXiv 2309.17453; methods.md 4.1",
+	.params = defs,
+	.finish = finish};

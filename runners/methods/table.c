@@ -1,33 +1,44 @@
-/* table.c: the tables of scorers, allocators and method names, and how a name becomes a method. A scorer, an allocator or a name adds itself
- * by one line here; help text, `kvbench list`, the plan's check and the tests over all methods read these tables. */
+/* table.c: the tables of scorers, allocators and method names, and how a name becomes a method. A scorer, an allocator or a name
+ * adds itself by one line here; help text, `kvbench list`, the plan's check and the tests over all methods read these tables. */
 #include "runners/methods/parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct scorer *const scorers[] = {&scorer_random, &scorer_streaming_llm, &scorer_knorm, &scorer_snapkv, &scorer_h2o, &scorer_tova,
-	&scorer_keydiff, &scorer_lagkv, &scorer_expected_attention, &scorer_kvzip, &scorer_kvzip_head};
-static const struct allocator *const allocators[] = {&allocator_uniform, &allocator_pyramid, &allocator_ada, &allocator_global, &allocator_layer,
-	&allocator_head};
+static const struct scorer *const scorers[] = {&scorer_random, &scorer_streaming_llm, &scorer_knorm, &scorer_snapkv, &scorer_h2o,
+	&scorer_tova, &scorer_keydiff, &scorer_lagkv, &scorer_expected_attention, &scorer_kvzip, &scorer_kvzip_head};
+static const struct allocator *const allocators[] = {
+	&allocator_uniform, &allocator_pyramid, &allocator_ada, &allocator_global, &allocator_layer, &allocator_head};
 static const struct method methods[] = {
 	{"full", "the whole cache: the control every other row is compared with", "no pruning", NULL, NULL, NULL},
 	{"random", "random entries: the lower control", "methods.md 5.11", "random", "uniform", NULL},
-	{"streaming-llm", "attention sinks and the most recent entries", "arXiv 2309.17453; methods.md 4.1", "streaming-llm", "uniform", NULL},
+	{"streaming-llm", "attention sinks and the most recent entries", "arXiv 2309.17453; methods.md 4.1", "streaming-llm",
+		"uniform", NULL},
 	{"knorm", "keys of small norm", "arXiv 2406.11430; methods.md 5.1", "knorm", "uniform", NULL},
 	{"snapkv", "attention of the last tokens, pooled", "arXiv 2404.14469; methods.md 2.1", "snapkv", "uniform", NULL},
 	{"pyramidkv", "SnapKV's scores, lower layers keep more", "arXiv 2406.02069; methods.md 2.2", "snapkv", "pyramid", NULL},
-	{"ada-snapkv", "SnapKV's scores, a layer's budget shared among its heads", "arXiv 2407.11550; methods.md 2.3", "snapkv", "ada", NULL},
-	{"h2o", "attention summed over the whole prompt, and the most recent entries", "arXiv 2306.14048; methods.md 4.2", "h2o", "uniform", NULL},
+	{"ada-snapkv", "SnapKV's scores, a layer's budget shared among its heads", "arXiv 2407.11550; methods.md 2.3", "snapkv",
+		"ada", NULL},
+	{"h2o", "attention summed over the whole prompt, and the most recent entries", "arXiv 2306.14048; methods.md 4.2", "h2o",
+		"uniform", NULL},
 	{"tova", "attention of the last token", "arXiv 2401.06104; methods.md 4.4", "tova", "uniform", NULL},
 	{"keydiff", "keys unlike the mean key", "arXiv 2504.15364; methods.md 5.2", "keydiff", "uniform", NULL},
-	{"lagkv", "spread of keys and values against the next partition", "arXiv 2504.04704; methods.md 5.3", "lagkv", "uniform", NULL},
-	{"expected-attention", "attention expected from future queries", "arXiv 2510.00636; methods.md 5.8", "expected-attention", "uniform", NULL},
+	{"lagkv", "spread of keys and values against the next partition", "arXiv 2504.04704; methods.md 5.3", "lagkv", "uniform",
+		NULL},
+	{"expected-attention", "attention expected from future queries", "arXiv 2510.00636; methods.md 5.8", "expected-attention",
+		"uniform", NULL},
 	{"kvzip", "attention while the model repeats the context", "arXiv 2505.23416; methods.md 3.1", "kvzip", "global", NULL},
-	{"kvzip@uniform", "KVzip, the same number in every head (pair-uniform)", "arXiv 2505.23416; methods.md 3.1", "kvzip", "uniform", NULL},
-	{"kvzip@head", "KVzip, whole heads by the model's static table", "arXiv 2505.23416; methods.md 3.1", "kvzip-head", "head", NULL},
+	{"kvzip@uniform", "KVzip, the same number in every head (pair-uniform)", "arXiv 2505.23416; methods.md 3.1", "kvzip",
+		"uniform", NULL},
+	{"kvzip@head", "KVzip, whole heads by the model's static table", "arXiv 2505.23416; methods.md 3.1", "kvzip-head", "head",
+		NULL},
 };
-enum { SCORERS = sizeof(scorers) / sizeof(*scorers), ALLOCATORS = sizeof(allocators) / sizeof(*allocators), METHODS = sizeof(methods) / sizeof(*methods) };
+enum {
+	SCORERS = sizeof(scorers) / sizeof(*scorers),
+	ALLOCATORS = sizeof(allocators) / sizeof(*allocators),
+	METHODS = sizeof(methods) / sizeof(*methods)
+};
 
 size_t method_count(void)
 {
@@ -90,7 +101,8 @@ static int unknown(const char *kind, const char *typed, const char *const *names
 }
 
 /* Scorer, allocator and default options of a name. */
-static int look_up(const char *name, const struct scorer **scorer, const struct allocator **allocator, const char **options, char err[ERR_LEN])
+static int look_up(const char *name, const struct scorer **scorer, const struct allocator **allocator, const char **options,
+	char err[ERR_LEN])
 {
 	const char *names[METHODS + SCORERS + ALLOCATORS], *at = strchr(name, '@');
 	size_t n = 0;
@@ -148,7 +160,8 @@ int method_resolve(struct plan_method *out, const char *name, const char *option
 	if (look_up(name, &out->scorer, &out->allocator, &defaults, err))
 		return -1;
 	strcpy(out->name, name);
-	const struct param_def *own = out->scorer ? out->scorer->params : NULL, *theirs = out->allocator ? out->allocator->params : NULL;
+	const struct param_def *own = out->scorer ? out->scorer->params : NULL,
+			       *theirs = out->allocator ? out->allocator->params : NULL;
 	compat_list(out, compats);
 	out->params = params_new(own, theirs);
 	/* Twice: the first time to learn which compat mode is wanted, whose defaults lie below the user's own options. */
@@ -158,7 +171,8 @@ int method_resolve(struct plan_method *out, const char *name, const char *option
 	while (c->mode && strcmp(c->mode, param_compat(out->params)) != 0)
 		c++;
 	if (c->mode && c->options &&
-		(params_set(out->params, c->options, compats, name, err) || params_set(out->params, options_json, compats, name, err)))
+		(params_set(out->params, c->options, compats, name, err) ||
+			params_set(out->params, options_json, compats, name, err)))
 		goto fail;
 	return 0;
 fail:

@@ -1,8 +1,9 @@
 /* topk.c: the one order of scores, and exact selection by it in O(n): no sort, no approximation.
  *
  * A score becomes a 32-bit key whose unsigned order is the order of the floats (-0 = +0, NaN lowest). Three passes of histograms
- * (11, 11 and 10 bits) find the key of the k-th score and how many entries equal to it still belong to the best k; those are taken
- * by ascending slice and index. The tie rule and "NaN last" are ours: the references leave both to torch.topk (spec/methods.md 1.5). */
+ * (11, 11 and 10 bits) find the key of the k-th score and how many entries equal to it still belong to the best k; those are
+ * taken by ascending slice and index. The tie rule and "NaN last" are ours: the references leave both to torch.topk
+ * (spec/methods.md 1.5). */
 #include "runners/methods/parts.h"
 
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 enum { BINS = 2048 };
 
 struct cut {
-	uint32_t key;   /* entries above it are in */
-	int64_t equal;  /* and the first so many equal to it */
+	uint32_t key;  /* entries above it are in */
+	int64_t equal; /* and the first so many equal to it */
 };
 
 static uint32_t order_key(float score)
@@ -102,7 +103,8 @@ static void count_cut(void *arg, int64_t i)
 static int64_t count_by_cut(struct device *d, struct slices s, int64_t k, bool with_equal, int64_t *counts)
 {
 	int64_t nan = 0;
-	struct pass p = {.s = s, .cut = find_cut(d, s, k, &nan), .above = counts, .equal = mem_new((size_t)s.count, sizeof(int64_t))};
+	struct pass p = {
+		.s = s, .cut = find_cut(d, s, k, &nan), .above = counts, .equal = mem_new((size_t)s.count, sizeof(int64_t))};
 	run(d, s.count, count_cut, &p);
 	int64_t left = with_equal ? p.cut.equal : 0;
 	for (int64_t i = 0; i < s.count; i++) {

@@ -1,8 +1,9 @@
-/* tova.c: TOVA (arXiv 2401.06104), prefill form: attention of the last token, averaged over all heads of a layer. spec/methods.md 4.4.
+/* tova.c: TOVA (arXiv 2401.06104), prefill form: attention of the last token, averaged over all heads of a layer.
+ * spec/methods.md 4.4.
  *
- * keep_last false: the authors may evict even the newest token (kvpress forces it: compat=kvpress). All KV heads of a layer share one
- * set. The last token is the sequence's: the question's when the cache holds one.
- * Difference: the authors evict at every step of decoding; this form prunes once, after the prompt. */
+ * keep_last false: the authors may evict even the newest token (kvpress forces it: compat=kvpress). All KV heads of a layer share
+ * one set. The last token is the sequence's: the question's when the cache holds one. Difference: the authors evict at every step
+ * of decoding; this form prunes once, after the prompt. */
 #include "runners/methods/parts.h"
 
 #include <stdlib.h>
@@ -46,7 +47,8 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 	float *rows = malloc((size_t)s->kv_heads * (size_t)n * sizeof(*rows) + 1);
 	int rc = rows ? 0 : err_set(err, "out of memory: attention of the last token");
 	for (int l = 0; l < s->layers && rc == 0; l++) {
-		rc = columns_read(s->state, s, l, rows, err); /* groups are of equal size: the mean of their means is the mean over heads */
+		rc = columns_take(
+			s->state, s, l, rows, err); /* groups are of equal size: the mean of their means is the mean over heads */
 		if (rc)
 			break;
 		tova_scores(rows, s->kv_heads, n, scores_at(s, l, 0));
@@ -63,9 +65,19 @@ static void end(struct scoring *s)
 	s->state = NULL;
 }
 
-static const struct param_def defs[] = {{.name = "keep_last", .kind = PARAM_BOOL, .number = 0, .origin = "TOVA's own cache"}, {NULL}};
+static const struct param_def defs[] = {
+	{.name = "keep_last", .kind = PARAM_BOOL, .number = 0, .origin = "TOVA's own cache"}, {NULL}};
 static const struct compat_mode modes[] = {{"kvpress", "{\"keep_last\":true}"}, {NULL, NULL}};
 
-const struct scorer scorer_tova = {.name = "tova", .title = "attention of the last token, one set a layer",
-	.origin = "TOVA, arXiv 2401.06104; methods.md 4.4", .params = defs, .compat = modes, .observes = OBSERVE_Q | OBSERVE_LSE,
-	.first_pos = first_pos, .begin = begin, .observe = observe, .finish = finish, .end = end, .protect = protect};
+const struct scorer scorer_tova = {.name = "tova",
+	.title = "attention of the last token, one set a layer",
+	.origin = "TOVA, arXiv 2401.06104; methods.md 4.4",
+	.params = defs,
+	.compat = modes,
+	.observes = OBSERVE_Q | OBSERVE_LSE,
+	.first_pos = first_pos,
+	.begin = begin,
+	.observe = observe,
+	.finish = finish,
+	.end = end,
+	.protect = protect};

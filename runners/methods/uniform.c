@@ -10,5 +10,8 @@ static int allocate(struct allocation *a, char err[ERR_LEN])
 	return 0;
 }
 
-const struct allocator allocator_uniform = {.name = "uniform", .title = "the same number in every layer and KV head",
-	.origin = "all one-budget methods; methods.md 1.7", .allocate = allocate, .exact = true};
+const struct allocator allocator_uniform = {.name = "uniform",
+	.title = "the same number in every layer and KV head",
+	.origin = "all one-budget methods; methods.md 1.7",
+	.allocate = allocate,
+	.exact = true};

@@ -295,8 +295,9 @@ int chat_encode(const struct chat_template *t, struct tokenizer *tok, const char
 		ids_add(&out->prefix, tokenizer_bos(tok));
 	chat_parts(t, system, &head, &tail);
 	bool failed = encode_own(tok, head, &out->prefix, err) || encode_user(tok, c, &out->context, err) ||
-		      encode_user(tok, q, &out->question, err) || encode_own(tok, tail, &out->question, err) ||
-		      encode_user(tok, span_of(answer_prefix), &out->question, err);
+		      encode_user(tok, q, &out->question, err);
+	out->question_text = out->question.n;
+	failed = failed || encode_own(tok, tail, &out->question, err) || encode_user(tok, span_of(answer_prefix), &out->question, err);
 	free(head);
 	free(tail);
 	return failed ? -1 : 0;

@@ -1,7 +1,7 @@
 /* attention.c: attention of a batch of sequences, and the row log-sum-exp over any key set: both are items of `attend`.
  *
- * An item is one (sequence, KV head, block of queries) with all query heads of the group, so that each key block is packed once for
- * ATTN_ROWS rows. Items are handed out longest first. A row's bits depend on its own query and keys alone. */
+ * An item is one (sequence, KV head, block of queries) with all query heads of the group, so that each key block is packed once
+ * for ATTN_ROWS rows. Items are handed out longest first. A row's bits depend on its own query and keys alone. */
 #include "runners/device/cpu/cpu.h"
 
 #include <stdlib.h>
@@ -64,7 +64,8 @@ static void run_items(struct device *d, struct attend_item *items, int64_t n)
 
 static int check_heads(struct device *d, const char *op, int heads, int kv_heads, int head_dim)
 {
-	if (heads <= 0 || kv_heads <= 0 || heads % kv_heads || heads / kv_heads > ATTN_ROWS || head_dim < 1 || head_dim > HEAD_DIM_MAX)
+	if (heads <= 0 || kv_heads <= 0 || heads % kv_heads || heads / kv_heads > ATTN_ROWS || head_dim < 1 ||
+		head_dim > HEAD_DIM_MAX)
 		return device_fail(d, "%s: %d query heads on %d KV heads of %d channels", op, heads, kv_heads, head_dim);
 	return 0;
 }
@@ -76,18 +77,20 @@ static void sequence_segments(struct attend_item *a, const struct attn_seq *s, i
 	a->n_seg = 0;
 	if (c) {
 		struct segment *g = &a->seg[a->n_seg++];
-		*g = (struct segment){kv_row(c, c->k, layer, head, 0), kv_row(c, c->v, layer, head, 0), NULL, kv_len(c, layer, head)};
+		*g = (struct segment){
+			kv_row(c, c->k, layer, head, 0), kv_row(c, c->v, layer, head, 0), NULL, kv_len(c, layer, head)};
 		if (s->kept) {
 			int i = layer * s->kept->heads + head;
 			g->index = s->kept->index + s->kept->first[i];
 			g->n = s->kept->len[i];
 		}
 	}
-	a->seg[a->n_seg++] = (struct segment){kv_row(t, t->k, layer, head, 0), kv_row(t, t->v, layer, head, 0), NULL, s->tail_len + s->rows};
+	a->seg[a->n_seg++] =
+		(struct segment){kv_row(t, t->k, layer, head, 0), kv_row(t, t->v, layer, head, 0), NULL, s->tail_len + s->rows};
 }
 
-int op_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n, struct tensor *out, const struct tensor *x, int64_t qcol, int heads,
-	struct tensor *lse)
+int op_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n, struct tensor *out, const struct tensor *x,
+	int64_t qcol, int heads, struct tensor *lse)
 {
 	struct device *d = q->d;
 	if (n == 0)
@@ -99,10 +102,13 @@ int op_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n,
 	int g = heads / kv_heads;
 	for (int i = 0; i < n; i++) {
 		const struct attn_seq *s = &seqs[i];
-		if (s->tail->heads != kv_heads || s->tail->head_dim != head_dim || s->row0 < 0 || s->row0 + s->rows > x->rows ||
-			s->row0 + s->rows > out->rows || (lse && (s->row0 + s->rows > lse->rows || lse->cols < heads)) ||
-			qcol + heads * head_dim > x->cols || heads * head_dim > out->cols ||
-			kv_len(s->tail, layer, 0) < s->tail_len + s->rows)
+		const struct kv *c = s->context;
+		if (s->tail->heads != kv_heads || s->tail->head_dim != head_dim || layer < 0 || layer >= s->tail->layers ||
+			(c && (c->heads != kv_heads || c->head_dim != head_dim || layer >= c->layers)) ||
+			(s->kept && (!c || s->kept->heads != kv_heads || layer >= s->kept->layers)) || s->row0 < 0 ||
+			s->row0 + s->rows > x->rows || s->row0 + s->rows > out->rows ||
+			(lse && (s->row0 + s->rows > lse->rows || lse->cols < heads)) || qcol + heads * head_dim > x->cols ||
+			heads * head_dim > out->cols || kv_len(s->tail, layer, 0) < s->tail_len + s->rows)
 			return device_fail(d, "op_attention: sequence %d does not fit its tensors or its cache", i);
 		total += (s->rows + query_block(g) - 1) / query_block(g) * kv_heads;
 	}
@@ -111,10 +117,19 @@ int op_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n,
 	for (int i = 0; i < n; i++)
 		for (int h = 0; h < kv_heads; h++) {
 			const struct attn_seq *s = &seqs[i];
-			struct attend_item a = {.g = g, .d = head_dim, .bf16 = d->bf16, .causal = true, .seen = s->tail_len + 1, .queries = s->rows,
-				.scale = 1 / sqrtf((float)head_dim), .q = x->x + s->row0 * x->cols + qcol + h * g * head_dim, .q_ld = x->cols,
-				.out = out->x + s->row0 * out->cols + h * g * head_dim, .out_ld = out->cols,
-				.lse = lse ? lse->x + s->row0 * lse->cols + h * g : NULL, .lse_ld = lse ? lse->cols : 0};
+			struct attend_item a = {.g = g,
+				.d = head_dim,
+				.bf16 = d->bf16,
+				.causal = true,
+				.seen = s->tail_len + 1,
+				.queries = s->rows,
+				.scale = 1 / sqrtf((float)head_dim),
+				.q = x->x + s->row0 * x->cols + qcol + h * g * head_dim,
+				.q_ld = x->cols,
+				.out = out->x + s->row0 * out->cols + h * g * head_dim,
+				.out_ld = out->cols,
+				.lse = lse ? lse->x + s->row0 * lse->cols + h * g : NULL,
+				.lse_ld = lse ? lse->cols : 0};
 			sequence_segments(&a, s, layer, h);
 			used += add_items(items + used, &a);
 		}
@@ -130,20 +145,22 @@ static int check_keys(struct device *d, const char *op, const struct key_set *ke
 	for (int r = 0; r < keys->n; r++) {
 		const struct key_range *g = &keys->range[r];
 		for (int h = 0; h < g->kv->heads; h++)
-			if (g->first < 0 || g->n < 0 || g->kv->heads != keys->range[0].kv->heads || g->first + g->n > kv_len(g->kv, layer, h))
-				return device_fail(d, "%s: rows [%lld, +%lld) of layer %d head %d with %lld", op, (long long)g->first, (long long)g->n,
-					layer, h, (long long)kv_len(g->kv, layer, h));
+			if (g->first < 0 || g->n < 0 || g->kv->heads != keys->range[0].kv->heads ||
+				g->first + g->n > kv_len(g->kv, layer, h))
+				return device_fail(d, "%s: rows [%lld, +%lld) of layer %d head %d with %lld", op,
+					(long long)g->first, (long long)g->n, layer, h, (long long)kv_len(g->kv, layer, h));
 	}
 	return 0;
 }
 
 static struct segment range_segment(const struct key_range *r, int layer, int head)
 {
-	return (struct segment){kv_row(r->kv, r->kv->k, layer, head, r->first), kv_row(r->kv, r->kv->v, layer, head, r->first), NULL, r->n};
+	return (struct segment){
+		kv_row(r->kv, r->kv->k, layer, head, r->first), kv_row(r->kv, r->kv->v, layer, head, r->first), NULL, r->n};
 }
 
-int op_attn_lse(struct queue *q, int layer, const struct key_set *keys, const struct tensor *x, int64_t row0, int64_t rows, int64_t qcol, int heads,
-	struct tensor *lse)
+int op_attn_lse(struct queue *q, int layer, const struct key_set *keys, const struct tensor *x, int64_t row0, int64_t rows,
+	int64_t qcol, int heads, struct tensor *lse)
 {
 	struct device *d = q->d;
 	if (check_keys(d, "op_attn_lse", keys, layer))
@@ -153,13 +170,23 @@ int op_attn_lse(struct queue *q, int layer, const struct key_set *keys, const st
 	if (check_heads(d, "op_attn_lse", heads, kv_heads, head_dim))
 		return -1;
 	if (row0 < 0 || row0 + rows > x->rows || qcol + heads * head_dim > x->cols || rows > lse->rows || heads > lse->cols)
-		return device_fail(d, "op_attn_lse: rows [%lld, +%lld) do not fit their tensors", (long long)row0, (long long)rows);
+		return device_fail(
+			d, "op_attn_lse: rows [%lld, +%lld) do not fit their tensors", (long long)row0, (long long)rows);
 	struct attend_item *items = mem_new((size_t)((rows + query_block(g) - 1) / query_block(g) * kv_heads), sizeof *items);
 	int64_t used = 0;
 	for (int h = 0; h < kv_heads; h++) {
-		struct attend_item a = {.n_seg = keys->n, .g = g, .d = head_dim, .bf16 = d->bf16, .causal = keys->causal,
-			.seen = keys->causal ? last->n - rows + 1 : last->n, .queries = rows, .scale = 1 / sqrtf((float)head_dim),
-			.q = x->x + row0 * x->cols + qcol + h * g * head_dim, .q_ld = x->cols, .lse = lse->x + h * g, .lse_ld = lse->cols};
+		struct attend_item a = {.n_seg = keys->n,
+			.g = g,
+			.d = head_dim,
+			.bf16 = d->bf16,
+			.causal = keys->causal,
+			.seen = keys->causal ? last->n - rows + 1 : last->n,
+			.queries = rows,
+			.scale = 1 / sqrtf((float)head_dim),
+			.q = x->x + row0 * x->cols + qcol + h * g * head_dim,
+			.q_ld = x->cols,
+			.lse = lse->x + h * g,
+			.lse_ld = lse->cols};
 		for (int r = 0; r < keys->n; r++)
 			a.seg[r] = range_segment(&keys->range[r], layer, h);
 		used += add_items(items + used, &a);
@@ -173,10 +200,10 @@ int op_attn_lse(struct queue *q, int layer, const struct key_set *keys, const st
 
 struct reduce_job {
 	struct device *d;
-	struct reduce_item whole;    /* of head 0, pointers at column 0 of the range */
+	struct reduce_item whole; /* of head 0, pointers at column 0 of the range */
 	const struct key_range *range;
 	int layer, kv_heads;
-	int64_t col0, cols, seen;    /* seen: keys of the range that query 0 sees */
+	int64_t col0, cols, seen; /* seen: keys of the range that query 0 sees */
 	struct tensor *out;
 	int64_t out_col;
 };
@@ -197,30 +224,50 @@ static void reduce_one(void *arg, int64_t item, int thread)
 	j->d->kernels->reduce(&a, device_scratch(j->d, thread));
 }
 
-int op_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int which, int64_t col0, int64_t cols, const struct tensor *x, int64_t row0,
-	int64_t rows, int64_t qcol, int heads, const struct tensor *lse, int64_t lse_row0, enum attn_reduce reduce, enum attn_group group,
-	struct tensor *out, int64_t out_col)
+int op_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int which, int64_t col0, int64_t cols,
+	const struct tensor *x, int64_t row0, int64_t rows, int64_t qcol, int heads, const struct tensor *lse, int64_t lse_row0,
+	enum attn_reduce reduce, enum attn_group group, struct tensor *out, int64_t out_col)
 {
 	struct device *d = q->d;
 	if (check_keys(d, "op_attn_reduce", keys, layer))
 		return -1;
 	if (which < 0 || which >= keys->n || col0 < 0 || cols < 0 || col0 + cols > keys->range[which].n)
-		return device_fail(d, "op_attn_reduce: columns [%lld, +%lld) of range %d", (long long)col0, (long long)cols, which);
+		return device_fail(
+			d, "op_attn_reduce: columns [%lld, +%lld) of range %d", (long long)col0, (long long)cols, which);
 	const struct key_range *range = &keys->range[which];
 	int kv_heads = range->kv->heads, head_dim = range->kv->head_dim, g = heads / kv_heads;
 	if (check_heads(d, "op_attn_reduce", heads, kv_heads, head_dim))
 		return -1;
-	if (row0 < 0 || row0 + rows > x->rows || qcol + heads * head_dim > x->cols || lse_row0 < 0 || lse_row0 + rows > lse->rows ||
-		heads > lse->cols || out_col < 0 || out_col + cols > out->cols || out->rows < (group == GROUP_NONE ? heads : kv_heads))
-		return device_fail(d, "op_attn_reduce: rows [%lld, +%lld) do not fit their tensors", (long long)row0, (long long)rows);
+	if (row0 < 0 || row0 + rows > x->rows || qcol + heads * head_dim > x->cols || lse_row0 < 0 ||
+		lse_row0 + rows > lse->rows || heads > lse->cols || out_col < 0 || out_col + cols > out->cols ||
+		out->rows < (group == GROUP_NONE ? heads : kv_heads))
+		return device_fail(
+			d, "op_attn_reduce: rows [%lld, +%lld) do not fit their tensors", (long long)row0, (long long)rows);
 	if (group == GROUP_MEAN && reduce == REDUCE_MAX)
 		return device_fail(d, "op_attn_reduce: the mean of a group needs sums over queries");
 	bool causal = keys->causal && which == keys->n - 1;
-	struct reduce_job j = {.d = d, .range = range, .layer = layer, .kv_heads = kv_heads, .col0 = col0, .cols = cols,
-		.seen = causal ? range->n - rows + 1 : range->n, .out = out, .out_col = out_col,
-		.whole = {.g = g, .d = head_dim, .bf16 = d->bf16, .causal = causal, .queries = rows, .scale = 1 / sqrtf((float)head_dim),
-			.q = x->x + row0 * x->cols + qcol, .q_ld = x->cols, .lse = lse->x + lse_row0 * lse->cols, .lse_ld = lse->cols,
-			.reduce = reduce, .group = group, .out_ld = out->cols}};
+	struct reduce_job j = {.d = d,
+		.range = range,
+		.layer = layer,
+		.kv_heads = kv_heads,
+		.col0 = col0,
+		.cols = cols,
+		.seen = causal ? range->n - rows + 1 : range->n,
+		.out = out,
+		.out_col = out_col,
+		.whole = {.g = g,
+			.d = head_dim,
+			.bf16 = d->bf16,
+			.causal = causal,
+			.queries = rows,
+			.scale = 1 / sqrtf((float)head_dim),
+			.q = x->x + row0 * x->cols + qcol,
+			.q_ld = x->cols,
+			.lse = lse->x + lse_row0 * lse->cols,
+			.lse_ld = lse->cols,
+			.reduce = reduce,
+			.group = group,
+			.out_ld = out->cols}};
 	pool_run(d->pool, (cols + ATTN_BLOCK - 1) / ATTN_BLOCK * kv_heads, reduce_one, &j);
 	return 0;
 }

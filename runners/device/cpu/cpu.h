@@ -1,8 +1,9 @@
 /* cpu.h: how the CPU lays things out, and the table of kernels chosen once when the device is opened.
  *
- * A kernel is the work of one thread on one item: no threads, no allocation, no errors. The operations (cpu/X.c, one a file) check,
- * cut the work into items and hand them to the pool. `reference.c` is the table in plain C; kernels/ is compiled once for
- * each instruction set and gives one table each. Whatever needs no speed has no entry here: it is plain C in its operation's file.
+ * A kernel is the work of one thread on one item: no threads, no allocation, no errors. The operations (cpu/X.c, one a file)
+ * check, cut the work into items and hand them to the pool. `reference.c` is the table in plain C; kernels/ is compiled once for
+ * each instruction set and gives one table each. Whatever needs no speed has no entry here: it is plain C in its operation's
+ * file.
  *
  * bf16 values are held as uint16_t in weights and caches; inside kernels they are widened, which is exact. */
 #ifndef KVB_CPU_H
@@ -15,27 +16,28 @@
 #include <string.h>
 
 enum {
-	PANEL = 32,            /* columns of packed W that stand side by side */
-	LINEAR_ROWS = 192,     /* rows of X an item of a linear layer has at most: a K block of them stays in L2 */
-	LINEAR_PANELS = 8,     /* panels an item has at most: its partial sums (192 KB) stay in L2 */
-	LINEAR_K = 256,        /* K block: a widened panel (32 KB) is read from L1 */
-	LINEAR_FEW = 24,       /* up to so many rows W streams from memory once, widened on the way: no K blocks */
-	ATTN_ROWS = 192,       /* queries x heads of the group an item of attention has at most; they share each packed key block */
+	PANEL = 32,         /* columns of packed W that stand side by side */
+	LINEAR_ROWS = 96,   /* rows of X an item of a linear layer has at most: a K block of them stays in L2 */
+	LINEAR_GROUP = 384, /* rows of X packed at once: bounds the packed copy; W is read once a group */
+	LINEAR_PANELS = 16, /* panels an item has at most: its partial sums (192 KB) stay in L2 */
+	LINEAR_K = 192,     /* K block: a widened panel (24 KB) is read from L1 */
+	LINEAR_FEW = 24,    /* up to so many rows W streams from memory once, widened on the way: no K blocks */
+	ATTN_ROWS = 192,    /* queries x heads of the group an item of attention has at most; they share each packed key block */
 	HEAD_DIM_MAX = 256,
 	ATTN_SEGMENTS = 4,
 	SCRATCH_BYTES = 1 << 20 /* of each thread: the most an attention item takes is 0.8 MB */
 };
 
-struct segment { /* a run of keys in order: row i of it is row index[i] (or i) of k and v */
+struct segment {           /* a run of keys in order: row i of it is row index[i] (or i) of k and v */
 	const void *k, *v; /* [..][d], fp32 or bf16 */
 	const int32_t *index;
 	int64_t n;
 };
 
 struct linear_item {
-	const void *x;        /* packed by pack_rows: tiles of tile_rows rows, [tile][k][rows of the tile] */
-	int64_t rows, k;      /* k padded to even */
-	const char *w;        /* first panel */
+	const void *x;   /* packed by pack_rows: tiles of tile_rows rows, [tile][k][rows of the tile] */
+	int64_t rows, k; /* k padded to even */
+	const char *w;   /* first panel */
 	int64_t panel_bytes;
 	const float *bias;    /* of the first column; NULL = none */
 	float *out;           /* first row, first column */
@@ -43,22 +45,22 @@ struct linear_item {
 	bool bf16, add;
 };
 
-/* One (sequence, KV head, block of queries). Query i sees all segments but the last whole, and seen + i*causal keys of the last. */
+/* One (sequence, KV head, block of queries). Query i sees all segments but the last whole, of the last seen + i*causal keys. */
 struct attend_item {
 	struct segment seg[ATTN_SEGMENTS];
 	int n_seg, g, d;
 	bool bf16, causal;
 	int64_t seen, queries;
 	float scale;
-	const float *q;       /* [queries][q_ld]: head j of the group at + j*d */
-	float *out;           /* the same shape, or NULL: only lse is wanted */
-	float *lse;           /* [queries][lse_ld]: head j of the group at + j; or NULL */
+	const float *q; /* [queries][q_ld]: head j of the group at + j*d */
+	float *out;     /* the same shape, or NULL: only lse is wanted */
+	float *lse;     /* [queries][lse_ld]: head j of the group at + j; or NULL */
 	int64_t q_ld, out_ld, lse_ld;
 };
 
 /* One (KV head, block of at most ATTN_BLOCK keys): probabilities of all queries, reduced. */
 struct reduce_item {
-	struct segment keys;  /* n <= ATTN_BLOCK; index NULL */
+	struct segment keys; /* n <= ATTN_BLOCK; index NULL */
 	int g, d;
 	bool bf16, causal;
 	int64_t seen, queries; /* query i sees the first seen + i*causal of these keys; seen may be negative */
@@ -67,14 +69,14 @@ struct reduce_item {
 	int64_t q_ld, lse_ld;
 	enum attn_reduce reduce;
 	enum attn_group group;
-	float *out;           /* GROUP_NONE: [g][out_ld], else [1][..]; holds the sums or maxima so far */
+	float *out; /* GROUP_NONE: [g][out_ld], else [1][..]; holds the sums or maxima so far */
 	int64_t out_ld;
 };
 
 struct cpu_kernels {
 	const char *name;
 	int tile_rows;
-	bool pairs;           /* X of a bf16 linear layer is packed as pairs of bf16 (vdpbf16ps), else as rounded fp32 */
+	bool pairs; /* X of a bf16 linear layer is packed as pairs of bf16 (vdpbf16ps), else as rounded fp32 */
 	/* one tile: rows <= tile_rows rows of x (leading dimension ld, k columns) into [k padded to even][rows] */
 	void (*pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t k, bool bf16);
 	void (*linear)(const struct linear_item *a, void *scratch);
@@ -83,9 +85,9 @@ struct cpu_kernels {
 	void (*rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps); /* out may be x */
 	void (*rope)(float *x, const float *cos, const float *sin, int d);                 /* one head, in place */
 	void (*swiglu)(float *out, const float *gate, const float *up, int64_t n);
-	double (*peak_fma)(int64_t n);                 /* runs n rounds on registers; FLOPs of it */
-	double (*peak_dot)(int64_t n);                 /* the same by vdpbf16ps; NULL = not there */
-	float (*read)(const float *x, int64_t n);      /* reads all of x, n a multiple of 256 */
+	double (*peak_fma)(int64_t n);            /* runs n rounds on registers; FLOPs of it */
+	double (*peak_dot)(int64_t n);            /* the same by vdpbf16ps; NULL = not there */
+	float (*read)(const float *x, int64_t n); /* reads all of x, n a multiple of 256 */
 };
 extern const struct cpu_kernels kernels_reference, kernels_avx2, kernels_avx512, kernels_avx512bf16;
 
@@ -95,8 +97,8 @@ struct device {
 	bool bf16;
 	char why[128];
 	int64_t limit, bytes, peak_bytes; /* limit 0 = none */
-	void *scratch;       /* [threads][SCRATCH_BYTES] */
-	void *shared;        /* packed rows of X of the linear layer at work; grows to the widest */
+	void *scratch;                    /* [threads][SCRATCH_BYTES] */
+	void *shared;                     /* packed rows of X of the linear layer at work; grows to the widest */
 	int64_t shared_bytes;
 	char error[ERR_LEN];
 	bool oom;
@@ -108,7 +110,7 @@ struct queue {
 struct tensor {
 	struct device *d;
 	int64_t rows, cols;
-	float *x;            /* [rows][cols] */
+	float *x; /* [rows][cols] */
 };
 /* Panels of PANEL rows of W (columns of y), zeros behind n and k:
  * fp32 [panel][k][32]; bf16 [panel][k/2][32][2], so that a pair of k is one 32-bit lane. */
@@ -122,13 +124,13 @@ struct kv { /* row r of (l, h): k + (first[l*heads + h] + r) * head_dim elements
 	int layers, heads, head_dim;
 	int64_t *cap, *len, *first; /* [layers*heads] */
 	void *k, *v;
-	int64_t bytes;              /* of k and v each */
+	int64_t bytes; /* of k and v each */
 };
 struct kept {
 	struct device *d;
 	int layers, heads;
-	int32_t *len;               /* [layers*heads] */
-	int64_t *first;             /* into index */
+	int32_t *len;   /* [layers*heads] */
+	int64_t *first; /* into index */
 	int32_t *index;
 	int64_t bytes;
 };

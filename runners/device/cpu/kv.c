@@ -14,7 +14,12 @@ struct kv *kv_new(struct device *d, int layers, int heads, int head_dim, const i
 {
 	int n = layers * heads;
 	struct kv *kv = mem_new(1, sizeof *kv);
-	*kv = (struct kv){.d = d, .layers = layers, .heads = heads, .head_dim = head_dim, .cap = mem_new((size_t)n, 8), .len = mem_new((size_t)n, 8),
+	*kv = (struct kv){.d = d,
+		.layers = layers,
+		.heads = heads,
+		.head_dim = head_dim,
+		.cap = mem_new((size_t)n, 8),
+		.len = mem_new((size_t)n, 8),
 		.first = mem_new((size_t)n, 8)};
 	int64_t total = 0;
 	for (int i = 0; i < n; i++) {
@@ -85,7 +90,8 @@ static void rows_in(void *dst, const float *src, int64_t n, bool bf16)
 int kv_read(struct queue *q, const struct kv *kv, int layer, int head, int64_t first, int64_t n, float *k, float *v)
 {
 	if (first < 0 || n < 0 || first > kv_len(kv, layer, head) - n)
-		return device_fail(q->d, "kv_read: rows [%lld, +%lld) of %lld", (long long)first, (long long)n, (long long)kv_len(kv, layer, head));
+		return device_fail(q->d, "kv_read: rows [%lld, +%lld) of %lld", (long long)first, (long long)n,
+			(long long)kv_len(kv, layer, head));
 	if (k)
 		rows_out(k, kv_row(kv, kv->k, layer, head, first), n * kv->head_dim, kv->d->bf16);
 	if (v)
@@ -97,7 +103,8 @@ int kv_write(struct queue *q, struct kv *kv, int layer, int head, int64_t n, con
 {
 	int i = layer * kv->heads + head;
 	if (n < 0 || n > kv->cap[i] - kv->len[i])
-		return device_fail(q->d, "kv_write: %lld rows after %lld, capacity %lld", (long long)n, (long long)kv->len[i], (long long)kv->cap[i]);
+		return device_fail(q->d, "kv_write: %lld rows after %lld, capacity %lld", (long long)n, (long long)kv->len[i],
+			(long long)kv->cap[i]);
 	rows_in(kv_row(kv, kv->k, layer, head, kv->len[i]), k, n * kv->head_dim, kv->d->bf16);
 	rows_in(kv_row(kv, kv->v, layer, head, kv->len[i]), v, n * kv->head_dim, kv->d->bf16);
 	kv->len[i] += n;
@@ -126,22 +133,33 @@ static void append_item(void *arg, int64_t item, int thread) /* one (sequence, h
 	s->tail->len[j->layer * j->heads + head] = s->tail_len + s->rows;
 }
 
-int op_kv_append(struct queue *q, int layer, const struct attn_seq *seqs, int n, const struct tensor *x, int64_t kcol, int64_t vcol)
+int op_kv_append(
+	struct queue *q, int layer, const struct attn_seq *seqs, int n, const struct tensor *x, int64_t kcol, int64_t vcol)
 {
 	if (n == 0)
 		return 0;
 	int heads = seqs[0].tail->heads;
 	for (int i = 0; i < n; i++) {
 		const struct kv *t = seqs[i].tail;
-		if (t->heads != heads || layer < 0 || layer >= t->layers || seqs[i].row0 < 0 || seqs[i].row0 + seqs[i].rows > x->rows ||
-			kcol + t->heads * t->head_dim > x->cols || vcol + t->heads * t->head_dim > x->cols)
+		if (t->heads != heads || layer < 0 || layer >= t->layers || seqs[i].row0 < 0 ||
+			seqs[i].row0 + seqs[i].rows > x->rows || kcol + t->heads * t->head_dim > x->cols ||
+			vcol + t->heads * t->head_dim > x->cols)
 			return device_fail(q->d, "op_kv_append: sequence %d does not fit its tensor or cache", i);
 		for (int h = 0; h < heads; h++)
 			if (seqs[i].tail_len + seqs[i].rows > t->cap[layer * heads + h])
-				return device_fail(q->d, "op_kv_append: %lld rows after %lld, capacity %lld", (long long)seqs[i].rows,
-					(long long)seqs[i].tail_len, (long long)t->cap[layer * heads + h]);
+				return device_fail(q->d, "op_kv_append: %lld rows after %lld, capacity %lld",
+					(long long)seqs[i].rows, (long long)seqs[i].tail_len,
+					(long long)t->cap[layer * heads + h]);
 	}
-	pool_run(q->d->pool, (int64_t)n * heads, append_item, &(struct append_job){seqs, x, kcol, vcol, layer, heads});
+	struct append_job j = {seqs, x, kcol, vcol, layer, heads};
+	int64_t rows = 0;
+	for (int i = 0; i < n; i++)
+		rows += seqs[i].rows;
+	if (rows < 32) /* decoding: not worth waking a thread */
+		for (int64_t i = 0; i < (int64_t)n * heads; i++)
+			append_item(&j, i, 0);
+	else
+		pool_run(q->d->pool, (int64_t)n * heads, append_item, &j);
 	return 0;
 }
 
@@ -151,7 +169,8 @@ struct kept *kept_new(struct device *d, int layers, int heads, const int32_t *le
 {
 	int n = layers * heads;
 	struct kept *k = mem_new(1, sizeof *k);
-	*k = (struct kept){.d = d, .layers = layers, .heads = heads, .len = mem_new((size_t)n, 4), .first = mem_new((size_t)n, 8)};
+	*k = (struct kept){
+		.d = d, .layers = layers, .heads = heads, .len = mem_new((size_t)n, 4), .first = mem_new((size_t)n, 8)};
 	int64_t total = 0;
 	for (int i = 0; i < n; i++) {
 		k->len[i] = len[i];
@@ -207,14 +226,14 @@ static void gather_head(void *arg, int64_t head, int thread)
 
 int kv_gather(struct queue *q, struct kv *dst, const struct kv *src, const struct kept *k, int layer)
 {
-	if (dst->heads != src->heads || k->heads != src->heads || dst->head_dim != src->head_dim || layer < 0 || layer >= dst->layers ||
-		layer >= src->layers || layer >= k->layers)
+	if (dst->heads != src->heads || k->heads != src->heads || dst->head_dim != src->head_dim || layer < 0 ||
+		layer >= dst->layers || layer >= src->layers || layer >= k->layers)
 		return device_fail(q->d, "kv_gather: the caches do not have the same shape");
 	for (int h = 0; h < k->heads; h++) {
 		int i = layer * k->heads + h;
 		if (k->len[i] > dst->cap[i] || (k->len[i] && k->index[k->first[i] + k->len[i] - 1] >= src->len[i]))
-			return device_fail(q->d, "kv_gather: layer %d head %d: %d rows, capacity %lld, of %lld", layer, h, k->len[i],
-				(long long)dst->cap[i], (long long)src->len[i]);
+			return device_fail(q->d, "kv_gather: layer %d head %d: %d rows, capacity %lld, of %lld", layer, h,
+				k->len[i], (long long)dst->cap[i], (long long)src->len[i]);
 	}
 	pool_run(q->d->pool, k->heads, gather_head, &(struct gather_job){dst, src, k, layer});
 	return 0;

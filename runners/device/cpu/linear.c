@@ -4,13 +4,11 @@
  * LINEAR_PANELS panels run in any order: every element of y is one sum over ascending k inside one item. */
 #include "runners/device/cpu/cpu.h"
 
-enum { GROUP_ROWS = 2 * LINEAR_ROWS }; /* rows packed at once: bounds the packed copy of X; W is read once a group */
-
 struct linear_job {
 	struct device *d;
 	const struct weight *w;
 	const float *x, *bias;
-	float *out;          /* first row of the group, first column */
+	float *out; /* first row of the group, first column */
 	int64_t x_ld, out_ld, col0, cols, rows, tile_bytes, block_rows, row_blocks, block_panels;
 	bool add;
 };
@@ -64,16 +62,16 @@ static void choose_blocks(struct linear_job *j, int threads, int tile_rows)
 		j->block_panels = LINEAR_PANELS;
 }
 
-int op_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias, int64_t col0,
-	int64_t cols, bool add, int64_t rows)
+int op_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias,
+	int64_t col0, int64_t cols, bool add, int64_t rows)
 {
 	struct device *d = q->d;
-	if (x->cols < w->k || rows > x->rows || rows > out->rows || cols > out->cols || col0 % PANEL || col0 < 0 || col0 + cols > w->n ||
-		(bias && bias->cols < w->n))
-		return device_fail(d, "op_linear: [%lld, %lld] by columns [%lld, +%lld) of a [%lld, %lld] weight does not fit", (long long)rows,
-			(long long)x->cols, (long long)col0, (long long)cols, (long long)w->n, (long long)w->k);
+	if (x->cols < w->k || rows > x->rows || rows > out->rows || cols > out->cols || col0 % PANEL || col0 < 0 ||
+		col0 + cols > w->n || (bias && bias->cols < w->n))
+		return device_fail(d, "op_linear: [%lld, %lld] by columns [%lld, +%lld) of a [%lld, %lld] weight does not fit",
+			(long long)rows, (long long)x->cols, (long long)col0, (long long)cols, (long long)w->n, (long long)w->k);
 	int tile_rows = d->kernels->tile_rows;
-	int64_t packed = round_up(rows < GROUP_ROWS ? rows : GROUP_ROWS, tile_rows) * w->k_pad * 4;
+	int64_t packed = round_up(rows < LINEAR_GROUP ? rows : LINEAR_GROUP, tile_rows) * w->k_pad * 4;
 	if (packed > d->shared_bytes) {
 		device_free(d, d->shared, d->shared_bytes);
 		d->shared = device_alloc(d, packed);
@@ -81,10 +79,19 @@ int op_linear(struct queue *q, struct tensor *out, const struct tensor *x, const
 		if (!d->shared)
 			return -1;
 	}
-	for (int64_t row = 0; row < rows; row += GROUP_ROWS) {
-		struct linear_job j = {.d = d, .w = w, .x = x->x + row * x->cols, .bias = bias ? bias->x : NULL, .out = out->x + row * out->cols,
-			.x_ld = x->cols, .out_ld = out->cols, .col0 = col0, .cols = cols, .rows = rows - row < GROUP_ROWS ? rows - row : GROUP_ROWS,
-			.tile_bytes = tile_rows * w->k_pad * 4, .add = add};
+	for (int64_t row = 0; row < rows; row += LINEAR_GROUP) {
+		struct linear_job j = {.d = d,
+			.w = w,
+			.x = x->x + row * x->cols,
+			.bias = bias ? bias->x : NULL,
+			.out = out->x + row * out->cols,
+			.x_ld = x->cols,
+			.out_ld = out->cols,
+			.col0 = col0,
+			.cols = cols,
+			.rows = rows - row < LINEAR_GROUP ? rows - row : LINEAR_GROUP,
+			.tile_bytes = tile_rows * w->k_pad * 4,
+			.add = add};
 		choose_blocks(&j, pool_threads(d->pool), tile_rows);
 		int64_t panels = (cols + PANEL - 1) / PANEL;
 		pool_run(d->pool, (j.rows + tile_rows - 1) / tile_rows, pack_tile, &j);

@@ -36,7 +36,8 @@ static float key_dot(const float *q, const struct segment *s, int64_t key, int d
 	int64_t row = s->index ? s->index[key] : key;
 	float sum = 0;
 	for (int t = 0; t < d; t++)
-		sum += bf16 ? bf16_round(q[t]) * bf16_to(((const uint16_t *)s->k)[row * d + t]) : q[t] * ((const float *)s->k)[row * d + t];
+		sum += bf16 ? bf16_round(q[t]) * bf16_to(((const uint16_t *)s->k)[row * d + t])
+			    : q[t] * ((const float *)s->k)[row * d + t];
 	return sum;
 }
 
@@ -150,4 +151,5 @@ static float read_all(const float *x, int64_t n)
 	return sum;
 }
 
-const struct cpu_kernels kernels_reference = {"reference", 1, false, pack_rows, linear, attend, reduce, rmsnorm, rope, swiglu, peak_fma, NULL, read_all};
+const struct cpu_kernels kernels_reference = {
+	"reference", 1, false, pack_rows, linear, attend, reduce, rmsnorm, rope, swiglu, peak_fma, NULL, read_all};

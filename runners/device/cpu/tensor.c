@@ -42,7 +42,8 @@ static bool has_cols(const struct tensor *t, int64_t col0, int64_t cols)
 int tensor_write(struct queue *q, struct tensor *t, int64_t row0, int64_t rows, const float *host)
 {
 	if (!has_rows(t, row0, rows))
-		return device_fail(q->d, "tensor_write: rows [%lld, +%lld) of %lld", (long long)row0, (long long)rows, (long long)t->rows);
+		return device_fail(
+			q->d, "tensor_write: rows [%lld, +%lld) of %lld", (long long)row0, (long long)rows, (long long)t->rows);
 	memcpy(t->x + row0 * t->cols, host, (size_t)(rows * t->cols) * 4);
 	return 0;
 }
@@ -50,7 +51,8 @@ int tensor_write(struct queue *q, struct tensor *t, int64_t row0, int64_t rows, 
 int tensor_read(struct queue *q, const struct tensor *t, int64_t row0, int64_t rows, float *host)
 {
 	if (!has_rows(t, row0, rows))
-		return device_fail(q->d, "tensor_read: rows [%lld, +%lld) of %lld", (long long)row0, (long long)rows, (long long)t->rows);
+		return device_fail(
+			q->d, "tensor_read: rows [%lld, +%lld) of %lld", (long long)row0, (long long)rows, (long long)t->rows);
 	memcpy(host, t->x + row0 * t->cols, (size_t)(rows * t->cols) * 4);
 	return 0;
 }
@@ -63,8 +65,8 @@ int tensor_fill(struct queue *q, struct tensor *t, float value)
 	return 0;
 }
 
-int op_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_col, const struct tensor *x, int64_t row, int64_t col, int64_t rows,
-	int64_t cols)
+int op_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_col, const struct tensor *x, int64_t row,
+	int64_t col, int64_t rows, int64_t cols)
 {
 	if (!has_rows(out, out_row, rows) || !has_rows(x, row, rows) || !has_cols(out, out_col, cols) || !has_cols(x, col, cols))
 		return device_fail(q->d, "op_copy: %lld x %lld elements do not fit", (long long)rows, (long long)cols);

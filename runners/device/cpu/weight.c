@@ -18,9 +18,9 @@ struct pack_job {
 	struct weight *w;
 	weight_rows_fn rows;
 	void *user;
-	float *buf;          /* [threads][PANEL][k] */
+	float *buf; /* [threads][PANEL][k] */
 	pthread_mutex_t lock;
-	bool failed;         /* under lock, as err */
+	bool failed; /* under lock, as err */
 	char *err;
 };
 

@@ -19,6 +19,12 @@ static const char *const FAST[] = {"avx2", "avx512", "avx512bf16"};
 enum { N_FAST = 3 };
 static const char *const PRECISIONS[] = {"fp32", "bf16"};
 
+/* Sanitizers cost 10 to 30 times: every n-th case is enough for them. */
+static inline int every(int n)
+{
+	return getenv("KVB_SANITIZED") ? n : 1;
+}
+
 /* NULL = this machine lacks the instruction set (printed once a test). */
 static inline struct device *open_device(const char *isa, const char *precision, int threads)
 {
@@ -81,7 +87,9 @@ static inline double difference(const float *a, const float *b, int64_t n)
 {
 	double worst = 0;
 	for (int64_t i = 0; i < n; i++) {
-		double e = isnan(a[i]) != isnan(b[i]) ? INFINITY : a[i] == b[i] ? 0 : fabs((double)a[i] - b[i]) / (1 + fabs((double)b[i]));
+		double e = isnan(a[i]) != isnan(b[i]) ? INFINITY
+			   : a[i] == b[i]             ? 0
+						      : fabs((double)a[i] - b[i]) / (1 + fabs((double)b[i]));
 		if (e > worst)
 			worst = e;
 	}

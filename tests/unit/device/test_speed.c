@@ -1,5 +1,6 @@
-/* Speed of the device on this machine: prints GFLOP/s as a share of the peak measured beside it. Asserts nothing about speed: other
- * work on the machine decides that. KVB_SPEED=1 runs it (tests/run.sh does not). Timed: the operation alone, best of the rounds. */
+/* Speed of the device on this machine: prints GFLOP/s as a share of the peak measured beside it. Asserts nothing about speed:
+ * other work on the machine decides that. KVB_SPEED=1 runs it (tests/run.sh does not). Timed: the operation alone, best of the
+ * rounds. */
 #include "tests/unit/device/fixture.h"
 
 static const double SECONDS = 0.4;
@@ -44,8 +45,10 @@ static void linear_speed(struct device *d, const struct device_peaks *peak, int6
 	float *w = values(1, n * k, 1), *x = values(2, rows * k, 1);
 	struct linear_run r = {q, tensor_of(q, NULL, rows, n), tensor_of(q, x, rows, k), weight_of(d, w, n, k), rows, n};
 	double s = best_seconds(linear_once, &r), flops = 2.0 * (double)rows * (double)k * (double)n / s;
-	print_message("  linear %5lld x %5lld -> %6lld: %7.1f GFLOP/s = %.2f of the FMA peak, W at %5.1f GB/s = %.2f of reading\n", (long long)rows, (long long)k,
-		(long long)n, flops / 1e9, flops / peak->fma_f32, (double)weight_bytes(d, n, k) / s / 1e9, (double)weight_bytes(d, n, k) / s / peak->read_bytes);
+	print_message(
+		"  linear %5lld x %5lld -> %6lld: %7.1f GFLOP/s = %.2f of the FMA peak, W at %5.1f GB/s = %.2f of reading\n",
+		(long long)rows, (long long)k, (long long)n, flops / 1e9, flops / peak->fma_f32,
+		(double)weight_bytes(d, n, k) / s / 1e9, (double)weight_bytes(d, n, k) / s / peak->read_bytes);
 	free(w), free(x);
 	tensor_free(r.out), tensor_free(r.x);
 	weight_free(r.w);
@@ -65,7 +68,8 @@ static void lse_once(void *arg)
 static void sums_once(void *arg)
 {
 	struct attention_run *r = arg;
-	assert_int_equal(op_attn_reduce(r->q, 0, &r->keys, 0, 0, r->keys.range[0].n, r->x, 0, r->rows, 0, r->heads, r->lse, 0, REDUCE_SUM, GROUP_NONE, r->sums, 0),
+	assert_int_equal(op_attn_reduce(r->q, 0, &r->keys, 0, 0, r->keys.range[0].n, r->x, 0, r->rows, 0, r->heads, r->lse, 0,
+				 REDUCE_SUM, GROUP_NONE, r->sums, 0),
 		0);
 }
 
@@ -78,18 +82,20 @@ static void attention_speed(struct device *d, const struct device_peaks *peak, i
 	float *x = values(3, tokens * cols, 2);
 	struct kv *kv = kv_new(d, 1, kv_heads, dim, cap);
 	struct attn_seq s = {0, tokens, NULL, NULL, kv, 0};
-	struct attention_run r = {q, &s, 1, heads, tensor_of(q, NULL, tokens, heads * dim), tensor_of(q, x, tokens, cols), tensor_of(q, NULL, tokens, heads),
-		tensor_of(q, NULL, heads, tokens), {{{kv, 0, tokens}}, 1, true}, tokens};
+	struct attention_run r = {q, &s, 1, heads, tensor_of(q, NULL, tokens, heads * dim), tensor_of(q, x, tokens, cols),
+		tensor_of(q, NULL, tokens, heads), tensor_of(q, NULL, heads, tokens), {{{kv, 0, tokens}}, 1, true}, tokens};
 	tensor_fill(q, r.sums, 0);
 	assert_int_equal(op_kv_append(q, 0, &s, 1, r.x, heads * dim, (heads + kv_heads) * dim), 0);
-	double pairs = (double)heads * (double)tokens * (double)(tokens + 1) / 2, t = best_seconds(attention_once, &r), l = best_seconds(lse_once, &r),
-	       c = best_seconds(sums_once, &r);
-	print_message("  attention %2d/%d x %3d, %5lld causal: %7.1f GFLOP/s = %.2f of the FMA peak; log-sum-exp %.2f, column sums %.2f of its time\n", heads,
-		kv_heads, dim, (long long)tokens, 4 * dim * pairs / t / 1e9, 4 * dim * pairs / t / peak->fma_f32, l / t, c / t);
+	double pairs = (double)heads * (double)tokens * (double)(tokens + 1) / 2, t = best_seconds(attention_once, &r),
+	       l = best_seconds(lse_once, &r), c = best_seconds(sums_once, &r);
+	print_message("  attention %2d/%d x %3d, %5lld causal: %7.1f GFLOP/s = %.2f of the FMA peak; log-sum-exp %.2f, column "
+		      "sums %.2f of its time\n",
+		heads, kv_heads, dim, (long long)tokens, 4 * dim * pairs / t / 1e9, 4 * dim * pairs / t / peak->fma_f32, l / t,
+		c / t);
 	s = (struct attn_seq){0, 1, NULL, NULL, kv, tokens - 1};
 	t = best_seconds(attention_once, &r);
-	print_message("  attention %2d/%d x %3d, 1 token on %5lld: %.1f us, K and V at %.1f GB/s\n", heads, kv_heads, dim, (long long)tokens, t * 1e6,
-		(double)kv_bytes(kv) / t / 1e9);
+	print_message("  attention %2d/%d x %3d, 1 token on %5lld: %.1f us, K and V at %.1f GB/s\n", heads, kv_heads, dim,
+		(long long)tokens, t * 1e6, (double)kv_bytes(kv) / t / 1e9);
 	free(x);
 	tensor_free(r.out), tensor_free(r.x), tensor_free(r.lse), tensor_free(r.sums);
 	kv_free(kv);
@@ -109,10 +115,11 @@ static void speed(void **state)
 		assert_non_null(d);
 		struct device_peaks peak;
 		device_peaks(d, &peak);
-		print_message("%s %s (%s), %d threads: FMA %.0f GFLOP/s, vdpbf16ps %.0f GFLOP/s, reading %.1f GB/s\n", device_isa(d), PRECISIONS[p],
-			device_isa_why(d), device_threads(d), peak.fma_f32 / 1e9, peak.dot_bf16 / 1e9, peak.read_bytes / 1e9);
-		static const int64_t shapes[][3] = {{512, 896, 1152}, {512, 896, 9728}, {512, 4864, 896}, {2048, 896, 1152}, {2048, 576, 3072}, {512, 256, 256},
-			{48, 896, 9728}, {8, 896, 32768}, {1, 896, 151936}, {1, 896, 1152}};
+		print_message("%s %s (%s), %d threads: FMA %.0f GFLOP/s, vdpbf16ps %.0f GFLOP/s, reading %.1f GB/s\n",
+			device_isa(d), PRECISIONS[p], device_isa_why(d), device_threads(d), peak.fma_f32 / 1e9,
+			peak.dot_bf16 / 1e9, peak.read_bytes / 1e9);
+		static const int64_t shapes[][3] = {{512, 896, 1152}, {512, 896, 9728}, {512, 4864, 896}, {2048, 896, 1152},
+			{2048, 576, 3072}, {512, 256, 256}, {48, 896, 9728}, {8, 896, 32768}, {1, 896, 151936}, {1, 896, 1152}};
 		for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++)
 			linear_speed(d, &peak, shapes[i][0], shapes[i][1], shapes[i][2]);
 		attention_speed(d, &peak, 14, 2, 64, 2048);

@@ -1,6 +1,6 @@
-/* stub_runner.h: a runner without a model, for tests of the harness: it reads the tiny dialect's needles out of the context itself, so the
- * full cache is always right, and `random` at r answers about r of the questions. A test sets `stub` to make things go wrong.
- * Included once a test program: its functions stand in for runners/runner.c at link time. */
+/* stub_runner.h: a runner without a model, for tests of the harness: it reads the tiny dialect's needles out of the context
+ * itself, so the full cache is always right, and `random` at r answers about r of the questions. A test sets `stub` to make
+ * things go wrong. Included once a test program: its functions stand in for runners/runner.c at link time. */
 #ifndef KVB_STUB_RUNNER_H
 #define KVB_STUB_RUNNER_H
 
@@ -15,13 +15,15 @@ struct runner {
 
 static struct stub {
 	/* what a test asks for */
-	const char *bad_target;     /* runner_open fails for it */
+	const char *bad_target;                                    /* runner_open fails for it */
 	const char *failing, *oom, *unpruned, *with_nan, *unequal; /* method with that fate */
-	bool job_fails;             /* runner_answer returns -1 */
-	int stop_after;             /* answers after which stub_stop says yes; 0 = never */
+	bool job_fails;                                            /* runner_answer returns -1 */
+	bool reuses, parts_off;                                    /* timing: no prefill; parts that do not sum */
+	int stop_after;                                            /* answers after which stub_stop says yes; 0 = never */
 	/* what happened */
 	int opens, jobs, answers;
-	char timed[4096];           /* methods in the order they were timed, "full snapkv " */
+	int64_t prefill_tokens;
+	char timed[4096]; /* methods in the order they were timed, "full snapkv " */
 } stub;
 
 static inline bool stub_stop(void)
@@ -35,9 +37,20 @@ int runner_open(struct runner **out, const struct runner_options *o, char err[ER
 	if (stub.bad_target && !strcmp(o->target, stub.bad_target))
 		return err_set(err, "%s is not there", o->target);
 	struct runner *r = mem_new(1, sizeof *r);
-	r->info = (struct runner_info){.path = o->target, .arch = "stub", .dtype = "f32", .chat_template = "tiny-pair", .device = "cpu", .isa = "none",
-		.model_sha256 = "0", .tokenizer_sha256 = "1", .template_sha256 = "2", .kv_bytes_per_token = 64, .layers = 2, .kv_heads = 2,
-		.head_dim = 4, .threads = 1};
+	r->info = (struct runner_info){.path = o->target,
+		.arch = "stub",
+		.dtype = "f32",
+		.chat_template = "tiny-pair",
+		.device = "cpu",
+		.isa = "none",
+		.model_sha256 = "0",
+		.tokenizer_sha256 = "1",
+		.template_sha256 = "2",
+		.kv_bytes_per_token = 64,
+		.layers = 2,
+		.kv_heads = 2,
+		.head_dim = 4,
+		.threads = 1};
 	snprintf(r->info.name, sizeof r->info.name, "%s", o->target);
 	*out = r;
 	return 0;
@@ -160,10 +173,24 @@ static inline void stub_answer_one(struct runner *r, const struct runner_job *jo
 		text[1] = text[1] ? '#' : 0;
 	if (x->retained >= 1 || stub_is(stub.unpruned, x))
 		keep = context;
-	int32_t ids[] = {7, (int32_t)strlen(text), 2}, kept[] = {keep, keep, keep, keep}, *prompt = mem_new((size_t)context + 2, sizeof *prompt);
-	struct runner_answer a = {.question = q, .variant = v, .message = "", .text = text, .ids = ids, .n_ids = 3, .finish = FINISH_STOP,
-		.flags = (*text ? 0 : FLAG_EMPTY) | (stub_is(stub.with_nan, x) ? FLAG_NAN : 0), .prefix_tokens = 1, .context_tokens = context,
-		.question_tokens = 1, .prompt_ids = prompt, .kept = kept, .kept_total = 4 * keep, .kv_bytes_full = 64 * context, .kv_bytes_kept = 64 * keep};
+	int32_t ids[] = {7, (int32_t)strlen(text), 2}, kept[] = {keep, keep, keep, keep},
+		*prompt = mem_new((size_t)context + 2, sizeof *prompt);
+	struct runner_answer a = {.question = q,
+		.variant = v,
+		.message = "",
+		.text = text,
+		.ids = ids,
+		.n_ids = 3,
+		.finish = FINISH_STOP,
+		.flags = (*text ? 0 : FLAG_EMPTY) | (stub_is(stub.with_nan, x) ? FLAG_NAN : 0),
+		.prefix_tokens = 1,
+		.context_tokens = context,
+		.question_tokens = 1,
+		.prompt_ids = prompt,
+		.kept = kept,
+		.kept_total = 4 * keep,
+		.kv_bytes_full = 64 * context,
+		.kv_bytes_kept = 64 * keep};
 	sha256_hex(job->context, strlen(job->context), a.prompt_sha256);
 	if (stub_is(stub.failing, x) || stub_is(stub.oom, x)) {
 		a.status = stub_is(stub.oom, x) ? ANSWER_OOM : ANSWER_FAILED;
@@ -195,35 +222,41 @@ int runner_answer(struct runner *r, const struct runner_job *job, char err[ERR_L
 struct runner_counters runner_counters(const struct runner *r)
 {
 	(void)r;
-	return (struct runner_counters){0};
+	return (struct runner_counters){.prefill_tokens = stub.prefill_tokens};
 }
 
-int runner_time(struct runner *r, const struct runner_job *job, int v, int decode_tokens, struct runner_timing *out, char err[ERR_LEN])
+int runner_time(
+	struct runner *r, const struct runner_job *job, int v, int decode_tokens, struct runner_timing *out, char err[ERR_LEN])
 {
 	const struct runner_variant *x = &job->variants[v];
 	if (stub_is(stub.failing, x))
 		return err_set(err, "as the test asked");
 	size_t n = strlen(stub.timed);
 	snprintf(stub.timed + n, sizeof stub.timed - n, "%s ", x->method);
-	*out = (struct runner_timing){10, 20, 30, 40, 50, 60, 210, 110, 100 * decode_tokens, decode_tokens, 1000, 800, 400,
-		(int)runner_count_tokens(r, job->context, strlen(job->context)), 4};
+	int64_t tokens = runner_count_tokens(r, job->context, strlen(job->context));
+	stub.prefill_tokens += stub.reuses ? 0 : tokens;
+	*out = (struct runner_timing){10, 20, 30, 40, 50, 60, stub.parts_off ? 300 : 210, 110, 100 * decode_tokens, decode_tokens,
+		1000, 800, 400, (int)tokens, 4};
 	return 0;
 }
 
-struct runner_estimate runner_estimate(const struct runner *r, int64_t context_tokens, int n_variants, int n_questions, int max_new)
+struct runner_estimate runner_estimate(
+	const struct runner *r, int64_t context_tokens, const struct runner_variant *variants, int n_variants, int n_questions, int max_new)
 {
-	(void)r, (void)n_variants, (void)n_questions, (void)max_new;
-	return (struct runner_estimate){.kv_bytes = 64 * context_tokens, .total_bytes = 100 * context_tokens, .limit_bytes = 1 << 30};
+	(void)r, (void)variants, (void)n_variants, (void)n_questions, (void)max_new;
+	return (struct runner_estimate){
+		.kv_bytes = 64 * context_tokens, .total_bytes = 100 * context_tokens, .limit_bytes = 1 << 30};
 }
 
-int runner_calibrate_heads(struct runner *r, const char *const *contexts, int n, const char *folder, char **path, char err[ERR_LEN])
+int runner_calibrate_heads(
+	struct runner *r, const char *const *contexts, int n, const char *folder, char **path, char err[ERR_LEN])
 {
 	(void)r, (void)contexts, (void)n, (void)folder, (void)path;
 	return err_set(err, "the stub calibrates nothing");
 }
 
-int runner_bench(const char *target, const struct runner_options *o, void (*row)(void *user, const struct runner_bench_row *), void *user,
-	char err[ERR_LEN])
+int runner_bench(const char *target, const struct runner_options *o, void (*row)(void *user, const struct runner_bench_row *),
+	void *user, char err[ERR_LEN])
 {
 	(void)target, (void)o, (void)row, (void)user;
 	return err_set(err, "the stub measures nothing");
@@ -231,7 +264,8 @@ int runner_bench(const char *target, const struct runner_options *o, void (*row)
 
 void runner_machine(struct runner_machine *m)
 {
-	*m = (struct runner_machine){.cpu = "stub", .os = "stub", .host = "here", .cores = 1, .cgroup_limit_bytes = -1, .isa = "none"};
+	*m = (struct runner_machine){
+		.cpu = "stub", .os = "stub", .host = "here", .cores = 1, .cgroup_limit_bytes = -1, .isa = "none"};
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* test_options.c: the command line's words, sizes, durations and time left. What ends the process is in tests/e2e/exit_codes.sh. */
+/* test_options.c: the command line's words, sizes, durations and time left. What ends the process is in tests/e2e/exit_codes.sh.
+ */
 #include "tests/unit/test.h"
 #include "tests/unit/harness/stub_runner.h"
 
@@ -10,7 +11,8 @@ static void test_words_become_options(void **state)
 {
 	(void)state;
 	struct options o;
-	options_parse(&o, &verb_run, 8, (char *[]){"run", "p.json", "--set", "seed=3", "--retained=.1,.3", "--allow-long", "-q", "--dry-run"});
+	options_parse(&o, &verb_run, 8,
+		(char *[]){"run", "p.json", "--set", "seed=3", "--retained=.1,.3", "--allow-long", "-q", "--dry-run"});
 	assert_int_equal(o.n_args, 1);
 	assert_string_equal(o.args[0], "p.json");
 	assert_string_equal(option_text(&o, "set", ""), "seed=3");
@@ -87,8 +89,12 @@ static void test_environment_says_what_ran(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_words_become_options), cmocka_unit_test(test_the_last_of_two_counts), cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_durations), cmocka_unit_test(test_time_left_comes_from_tokens), cmocka_unit_test(test_environment_says_what_ran),
+		cmocka_unit_test(test_words_become_options),
+		cmocka_unit_test(test_the_last_of_two_counts),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_durations),
+		cmocka_unit_test(test_time_left_comes_from_tokens),
+		cmocka_unit_test(test_environment_says_what_ran),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,9 @@
 
 #include <unistd.h>
 
-static const char small[] = "{\"targets\": \"m\", \"tasks\": [\"niah-single\"], \"methods\": [\"snapkv\"], \"retained\": [0.1, 0.5],"
-			    " \"timing\": {\"enabled\": false}}";
+static const char small[] =
+	"{\"targets\": \"m\", \"tasks\": [\"niah-single\"], \"methods\": [\"snapkv\"], \"retained\": [0.1, 0.5],"
+	" \"timing\": {\"enabled\": false}}";
 
 static char plan_path[] = "/tmp/kvbench-plan-XXXXXX.json";
 
@@ -78,8 +79,9 @@ static void test_full_and_random_are_always_there_and_full_only_at_one(void **st
 static void test_overrides(void **state)
 {
 	(void)state;
-	static const char *const set[] = {"retained=.3,.7,1", "tasks.contexts=4", "tasks.lengths=512,1024", "timing.repetitions=20", "seed=9",
-		"title=1,2 and 3", "protocols=agnostic,aware", "memory=2G", "allow_long=true", "precision=fp32"};
+	static const char *const set[] = {"retained=.3,.7,1", "tasks.contexts=4", "tasks.lengths=512,1024",
+		"timing.repetitions=20", "seed=9", "title=1,2 and 3", "protocols=agnostic,aware", "memory=2G", "allow_long=true",
+		"precision=fp32"};
 	struct plan p;
 	must_read(&p, small, set, sizeof set / sizeof *set);
 	assert_int_equal(p.retained.n, 3);
@@ -97,7 +99,8 @@ static void test_overrides(void **state)
 	assert_string_equal(p.precisions.v[0], "fp32");
 	assert_non_null(strstr(p.json, "\"seed\":9")); /* the plan as it ran */
 	plan_free(&p);
-	must_read(&p, "{\"pairs\": [{\"target\": \"a\", \"proxy\": \"b\"}], \"tasks\": [\"niah-single\"]}", (const char *[]){"targets=c,d"}, 1);
+	must_read(&p, "{\"pairs\": [{\"target\": \"a\", \"proxy\": \"b\"}], \"tasks\": [\"niah-single\"]}",
+		(const char *[]){"targets=c,d"}, 1);
 	assert_int_equal(p.n_pairs, 2);
 	assert_string_equal(p.pairs[1].target, "d");
 	plan_free(&p);
@@ -107,8 +110,11 @@ static void test_lists_in_method_options_make_one_method_each(void **state)
 {
 	(void)state;
 	struct plan p;
-	must_read(&p, "{\"targets\": \"m\", \"tasks\": [\"niah-single\"], \"methods\": [{\"method\": \"snapkv\", \"options\": {\"window\": [8, 32],"
-		      " \"pool\": [1, 7], \"kind\": \"max\"}}]}", NULL, 0);
+	must_read(&p,
+		"{\"targets\": \"m\", \"tasks\": [\"niah-single\"], \"methods\": [{\"method\": \"snapkv\", \"options\": "
+		"{\"window\": [8, 32],"
+		" \"pool\": [1, 7], \"kind\": \"max\"}}]}",
+		NULL, 0);
 	assert_int_equal(p.n_methods, 4 + 2);
 	assert_string_equal(p.methods[0].options, "{\"kind\":\"max\",\"pool\":1,\"window\":8}");
 	assert_string_equal(p.methods[3].options, "{\"kind\":\"max\",\"pool\":7,\"window\":32}");
@@ -143,7 +149,8 @@ static void test_mistakes_of_kind_and_range(void **state)
 	refused(small, "methods=snapkv,snapkv", "snapkv", "twice");
 	refused("{\"tasks\": [\"niah-single\"]}", NULL, "no targets", "");
 	refused("{\"targets\": \"m\"}", NULL, "no tasks", "");
-	refused("{\"targets\": \"m\", \"pairs\": [{\"target\": \"a\"}], \"tasks\": [\"niah-single\"]}", NULL, "targets and pairs", "");
+	refused("{\"targets\": \"m\", \"pairs\": [{\"target\": \"a\"}], \"tasks\": [\"niah-single\"]}", NULL, "targets and pairs",
+		"");
 	refused("{\"pairs\": [{\"proxy\": \"a\"}], \"tasks\": [\"niah-single\"]}", NULL, "no target", "");
 	refused("{\"targets\": \"m\", \"targets\": \"n\"}", NULL, "duplicate", "");
 	refused("{\"targets\": ", NULL, plan_path, "line 1");
@@ -153,7 +160,8 @@ static void test_mistakes_of_kind_and_range(void **state)
 static void test_timing_must_lie_within_the_plan(void **state)
 {
 	(void)state;
-	static const char plan[] = "{\"targets\": \"m\", \"tasks\": [{\"name\": \"niah-single\", \"lengths\": [512]}], \"retained\": [0.3]}";
+	static const char plan[] =
+		"{\"targets\": \"m\", \"tasks\": [{\"name\": \"niah-single\", \"lengths\": [512]}], \"retained\": [0.3]}";
 	refused(plan, "timing.repetitions=8", "repetitions is 8", "9");
 	refused(plan, "timing.retained=.5", "retained 0.5", "not among");
 	refused(plan, "timing.lengths=1024", "1024", "not among");

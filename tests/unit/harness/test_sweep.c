@@ -1,4 +1,5 @@
-/* test_sweep.c: a plan becomes rows: counted, resumed, failed, checked, timed. The runner is a stub that can be told to misbehave. */
+/* test_sweep.c: a plan becomes rows: counted, resumed, failed, checked, timed. The runner is a stub that can be told to
+ * misbehave. */
 #include "tests/unit/test.h"
 #include "tests/unit/harness/stub_runner.h"
 
@@ -7,11 +8,12 @@
 
 #include <unistd.h>
 
-static char folder[] = "/tmp/kvbench-sweep-XXXXXX";
+static char folder[64];
 
 /* 2 contexts x 3 questions; full + (random, snapkv) x (.3, 1): 5 variants, 2 protocols: 10 cells, 60 samples. */
 static const char plan_text[] =
-	"{\"targets\": [\"m\"], \"tasks\": [{\"name\": \"niah-multikey\", \"lengths\": [200], \"contexts\": 2, \"questions\": 3}],"
+	"{\"targets\": [\"m\"], \"tasks\": [{\"name\": \"niah-multikey\", \"lengths\": [200], \"contexts\": 2, \"questions\": "
+	"3}],"
 	" \"methods\": [\"snapkv\"], \"retained\": [0.3, 1], \"protocols\": [\"agnostic\", \"aware\"],"
 	" \"timing\": {\"enabled\": false, \"warmup\": 2, \"retained\": [0.3], \"protocols\": [\"agnostic\"]}}";
 enum { CELLS = 10, SAMPLES = 60 };
@@ -49,7 +51,11 @@ static void run_once(struct bench *b, const char *name, const char *const *set, 
 	assert_int_equal(store_put_env(b->store, &e, env, err), 0);
 	assert_int_equal(store_run_begin(b->store, env, "[]", b->plan.json, b->run_id, err), 0);
 	b->progress = progress_open(true, 2);
-	b->sweep = (struct sweep){.plan = &b->plan, .store = b->store, .present = b->store, .run_id = b->run_id, .progress = &b->progress,
+	b->sweep = (struct sweep){.plan = &b->plan,
+		.store = b->store,
+		.present = b->store,
+		.run_id = b->run_id,
+		.progress = &b->progress,
 		.stop = stub_stop};
 	b->rc = sweep_run(&b->sweep, err);
 	if (b->rc < 0)
@@ -67,8 +73,8 @@ static void end(struct bench *b)
 /* Everything the database says of cells and samples, as one text: what two ways of getting there must agree on. */
 static int dump_sample(void *user, const struct score_row *r)
 {
-	strbuf_printf(user, "  %s %s %s %.6f %s|%s|%s %d %.4f\n", r->sample_id, r->context_id, r->status, r->score, r->answer, r->gold, r->message,
-		r->answer_tokens, r->retained);
+	strbuf_printf(user, "  %s %s %s %.6f %s|%s|%s %d %.4f\n", r->sample_id, r->context_id, r->status, r->score, r->answer,
+		r->gold, r->message, r->answer_tokens, r->retained);
 	return 0;
 }
 
@@ -81,8 +87,8 @@ static int dump_cell(void *user, const struct cell_row *c)
 {
 	struct dump *d = user;
 	char err[ERR_LEN];
-	strbuf_printf(&d->text, "%s %s %s %lld %d %s %d/%d\n", c->cell_id, c->method, c->task, (long long)c->context_tokens, c->retained_ppm, c->protocol,
-		c->ok, c->planned);
+	strbuf_printf(&d->text, "%s %s %s %lld %d %s %d/%d\n", c->cell_id, c->method, c->task, (long long)c->context_tokens,
+		c->retained_ppm, c->protocol, c->ok, c->planned);
 	return store_samples(d->store, c->cell_id, dump_sample, &d->text, err);
 }
 
@@ -170,7 +176,8 @@ static void test_the_same_command_asks_nothing_twice(void **state)
 	assert_int_equal(stub.jobs, 4);
 	assert_int_equal(b.sweep.sum.missing, 0);
 	end(&b);
-	run_once(&b, "twice", (const char *[]){"methods=snapkv,kvzip"}, 1); /* a method more: only its own answers are asked for */
+	run_once(
+		&b, "twice", (const char *[]){"methods=snapkv,kvzip"}, 1); /* a method more: only its own answers are asked for */
 	assert_int_equal(stub.answers, SAMPLES + 2 * 2 * 6);
 	end(&b);
 }
@@ -300,7 +307,10 @@ static void test_a_task_that_cannot_be_had_does_not_stop_the_others(void **state
 {
 	(void)state;
 	struct bench b;
-	run_once(&b, "task", (const char *[]){"tasks=[{\"name\":\"jsonl\",\"path\":\"/gone.jsonl\"},{\"name\":\"niah-single\",\"lengths\":100,\"contexts\":2}]"}, 1);
+	run_once(&b, "task",
+		(const char *[]){"tasks=[{\"name\":\"jsonl\",\"path\":\"/"
+				 "gone.jsonl\"},{\"name\":\"niah-single\",\"lengths\":100,\"contexts\":2}]"},
+		1);
 	assert_int_equal(b.sweep.sum.contexts_failed, 2);
 	assert_non_null(strstr(b.sweep.sum.notes.text, "/gone.jsonl"));
 	check_counts(&b, CELLS, 20, 20, 0, 0);
@@ -362,6 +372,23 @@ static void test_what_cannot_be_timed_is_noted_once(void **state)
 	end(&b);
 }
 
+static void test_a_timing_that_cannot_be_true_is_not_stored(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.reuses = true;
+	run_once(&b, "reused", (const char *[]){"timing.enabled=true"}, 1);
+	assert_int_equal(b.sweep.sum.timings_failed, 3);
+	assert_non_null(strstr(b.sweep.sum.notes.text, "a cache was reused"));
+	end(&b);
+	stub.reuses = false;
+	stub.parts_off = true;
+	run_once(&b, "parts", (const char *[]){"timing.enabled=true"}, 1);
+	assert_int_equal(b.sweep.sum.timings_failed, 3);
+	assert_non_null(strstr(b.sweep.sum.notes.text, "the parts sum to 210 ns, the whole is 300 ns"));
+	end(&b);
+}
+
 static void test_a_stopped_timing_pass_stores_no_half_group(void **state)
 {
 	(void)state;
@@ -408,15 +435,26 @@ static void test_dry_run_measures_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_every_cell_and_sample_is_a_row), TEST(test_answers_are_scored_and_empty_ones_counted),
-		TEST(test_the_same_command_asks_nothing_twice), TEST(test_stopped_and_resumed_equals_one_go),
-		TEST(test_a_failed_sample_is_a_row_and_is_tried_again), TEST(test_out_of_memory_is_a_row),
-		TEST(test_a_context_that_cannot_be_had_fails_its_samples), TEST(test_pruning_that_did_not_take_place_fails),
-		TEST(test_nan_scores_fail), TEST(test_r_one_must_equal_the_full_cache),
-		TEST(test_a_model_that_cannot_be_loaded_does_not_stop_the_others), TEST(test_a_task_that_cannot_be_had_does_not_stop_the_others),
-		TEST(test_timing_is_interleaved_and_rotated), TEST(test_what_cannot_be_timed_is_noted_once),
-		TEST(test_a_stopped_timing_pass_stores_no_half_group), TEST(test_dry_run_measures_nothing),
+		TEST(test_every_cell_and_sample_is_a_row),
+		TEST(test_answers_are_scored_and_empty_ones_counted),
+		TEST(test_the_same_command_asks_nothing_twice),
+		TEST(test_stopped_and_resumed_equals_one_go),
+		TEST(test_a_failed_sample_is_a_row_and_is_tried_again),
+		TEST(test_out_of_memory_is_a_row),
+		TEST(test_a_context_that_cannot_be_had_fails_its_samples),
+		TEST(test_pruning_that_did_not_take_place_fails),
+		TEST(test_nan_scores_fail),
+		TEST(test_r_one_must_equal_the_full_cache),
+		TEST(test_a_model_that_cannot_be_loaded_does_not_stop_the_others),
+		TEST(test_a_task_that_cannot_be_had_does_not_stop_the_others),
+		TEST(test_timing_is_interleaved_and_rotated),
+		TEST(test_what_cannot_be_timed_is_noted_once),
+		TEST(test_a_timing_that_cannot_be_true_is_not_stored),
+		TEST(test_a_stopped_timing_pass_stores_no_half_group),
+		TEST(test_dry_run_measures_nothing),
 	};
+	snprintf(folder, sizeof folder, "%s/kvbench-sweep-XXXXXX",
+		access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm"); /* many small commits */
 	if (!mkdtemp(folder))
 		return 1;
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* methods.h: what the tests of runners/methods share: scorings with hand-made scores, whole runs on a tiny model, sets by hand. */
+/* methods.h: what the tests of runners/methods share: scorings with hand-made scores, whole runs on a tiny model, sets by hand.
+ */
 #ifndef KVB_TEST_METHODS_H
 #define KVB_TEST_METHODS_H
 
@@ -32,14 +33,14 @@ static inline struct selection selected(const struct plan_method *m, const struc
 }
 
 /* One list equals the numbers given; n = -1 ends them. */
-#define assert_kept(sel, i, ...)                                                                        \
-	do {                                                                                            \
-		const int want_[] = {__VA_ARGS__, -1};                                                  \
-		int n_ = 0;                                                                             \
-		for (; want_[n_] >= 0; n_++)                                                            \
-			if (n_ >= (sel)->len[i] || (sel)->index[i][n_] != want_[n_])                    \
-				fail_msg("list %d, place %d: not %d (length %d)", i, n_, want_[n_], (sel)->len[i]); \
-		assert_int_equal((sel)->len[i], n_);                                                    \
+#define assert_kept(sel, i, ...)                                                                                                 \
+	do {                                                                                                                     \
+		const int want_[] = {__VA_ARGS__, -1};                                                                           \
+		int n_ = 0;                                                                                                      \
+		for (; want_[n_] >= 0; n_++)                                                                                     \
+			if (n_ >= (sel)->len[i] || (sel)->index[i][n_] != want_[n_])                                             \
+				fail_msg("list %d, place %d: not %d (length %d)", i, n_, want_[n_], (sel)->len[i]);              \
+		assert_int_equal((sel)->len[i], n_);                                                                             \
 	} while (0)
 
 static inline void assert_close(const float *got, const double *want, int64_t n, double tolerance)
@@ -69,14 +70,20 @@ static inline int run_observe(void *user, const struct layer_rows *r, char err[E
 static const int32_t run_first[] = {31, 32, 33}, run_later[] = {41, 42}, run_tail[] = {21, 22};
 
 /* ids: prefix, context, after. rc and err say how it ended; close it in any case. */
-static inline void run_open(struct run *r, const struct engine *e, const char *name, const char *options, const int32_t *ids, int64_t prefix,
-	int64_t context, int64_t after, const struct repeat_prompt *repeat)
+static inline void run_open(struct run *r, const struct engine *e, const char *name, const char *options, const int32_t *ids,
+	int64_t prefix, int64_t context, int64_t after, const struct repeat_prompt *repeat)
 {
 	const struct model_config *c = model_config(e->model);
 	int64_t n = prefix + context + after;
 	*r = (struct run){.engine = e, .m = resolved(name, options), .kv = engine_cache(e, n)};
 	r->repeat = repeat ? *repeat : (struct repeat_prompt){run_first, run_later, run_tail, 3, 2, 2, true};
-	r->s = (struct scoring){.forward = e->forward, .kv = r->kv, .ids = ids, .repeat = &r->repeat, .params = r->m.params, .seed = 5, .layers = c->layers,
+	r->s = (struct scoring){.forward = e->forward,
+		.kv = r->kv,
+		.ids = ids,
+		.repeat = &r->repeat,
+		.params = r->m.params,
+		.seed = 5,
+		.layers = c->layers,
 		.kv_heads = c->kv_heads};
 	prompt_shape_for(&r->m, prefix, context, after, &r->s.shape);
 	r->s.scores = mem_new((size_t)(c->layers * c->kv_heads * r->s.shape.count) + 1, sizeof(float));
@@ -99,8 +106,8 @@ static inline void run_close(struct run *r)
 	method_free(&r->m);
 }
 
-static inline void run_ok(struct run *r, const struct engine *e, const char *name, const char *options, const int32_t *ids, int64_t prefix,
-	int64_t context, int64_t after)
+static inline void run_ok(struct run *r, const struct engine *e, const char *name, const char *options, const int32_t *ids,
+	int64_t prefix, int64_t context, int64_t after)
 {
 	run_open(r, e, name, options, ids, prefix, context, after, NULL);
 	if (r->rc)

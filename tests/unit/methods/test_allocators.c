@@ -1,5 +1,5 @@
-/* test_allocators.c: budgets: golden tables of spec/methods.md 2.2, 2.3, 3.1, exact sums, and the invariants I2-I6 over every scorer and
- * allocator with scores made by hand. */
+/* test_allocators.c: budgets: golden tables of spec/methods.md 2.2, 2.3, 3.1, exact sums, and the invariants I2-I6 over every
+ * scorer and allocator with scores made by hand. */
 #include "tests/unit/methods/methods.h"
 
 static int64_t sum_of(const int64_t *v, int n)
@@ -13,13 +13,20 @@ static int64_t sum_of(const int64_t *v, int n)
 static void pyramid_ours(void **state)
 {
 	(void)state;
-	static const int64_t want[32] = {234, 227, 219, 212, 205, 197, 190, 183, 175, 168, 160, 153, 146, 138, 131, 124, 116, 109, 102, 94, 87, 80, 72, 65,
-		57, 50, 43, 35, 28, 21, 13, 6};
+	static const int64_t want[32] = {234, 227, 219, 212, 205, 197, 190, 183, 175, 168, 160, 153, 146, 138, 131, 124, 116, 109,
+		102, 94, 87, 80, 72, 65, 57, 50, 43, 35, 28, 21, 13, 6};
 	int64_t got[32];
 	pyramid_exact(32, 4096, 8, 128, 20, got);
 	for (int l = 0; l < 32; l++)
 		assert_int_equal(got[l] - 8, want[l]);
 	assert_int_equal(sum_of(got, 32), 32 * 128);
+	pyramid_exact(3, 1000, 4, 14, 20, got); /* 10 / 20 is lifted to 1 */
+	assert_int_equal(got[0], 23);
+	assert_int_equal(got[1], 14);
+	assert_int_equal(got[2], 5);
+	pyramid_exact(4, 30, 10, 25, 20, got); /* no layer above n: 20, and the last ones what is left */
+	assert_int_equal(got[0], 30);
+	assert_int_equal(sum_of(got, 4), 100);
 }
 
 static void assert_ends(const int64_t *got, int n, int64_t first, int64_t last, int64_t sum)
@@ -113,7 +120,8 @@ static void p13_pyramid_is_not_silently_snapkv(void **state)
 static float ada_1[12] = {9, 8, 7, 6, 5, 4, 3.9f, .2f, .1f, .05f, .04f, .03f};
 static float three_heads[15] = {.9f, .8f, .7f, .6f, .5f, .55f, .45f, .1f, .05f, .01f, .65f, .3f, .2f, .1f, .05f};
 
-static void assert_lens(const char *name, const char *options, int heads, int64_t n, float *scores, double retained, const int *want)
+static void assert_lens(
+	const char *name, const char *options, int heads, int64_t n, float *scores, double retained, const int *want)
 {
 	struct plan_method m = resolved(name, options);
 	struct scoring s = by_hand(&m, 1, heads, n, scores);
@@ -161,7 +169,8 @@ static void ada_normalise(void **state)
 static void p26_kvzip_threshold(void **state)
 {
 	(void)state;
-	float plain[10] = {.9f, .8f, .7f, .6f, .5f, .4f, .3f, .2f, .1f, .05f}, three[10] = {.9f, .7f, .7f, .7f, .5f, .4f, .3f, .2f, .1f, .05f};
+	float plain[10] = {.9f, .8f, .7f, .6f, .5f, .4f, .3f, .2f, .1f, .05f},
+	      three[10] = {.9f, .7f, .7f, .7f, .5f, .4f, .3f, .2f, .1f, .05f};
 	float ones[10] = {1, 1, 1, 1, .5f, .4f, .3f, .2f, .1f, .05f};
 	const char *theirs = "{\"compat\":\"kvzip\"}";
 	assert_lens("kvzip", theirs, 1, 10, plain, .3, (const int[]){2});
@@ -197,7 +206,8 @@ static void whole_heads(void **state)
 	assert_lens("snapkv@head", "{\"window\":1}", 4, 5, scores, .6, (const int[]){1, 5, 1, 5}); /* 4 * (3 - 1) = two times 4 */
 	for (int i = 0; i < 20; i++)
 		scores[i] = ((const float[]){2, 5, 3, 4})[i / 5]; /* spread over positions, the authors' strict threshold */
-	assert_lens("kvzip@head", "{\"compat\":\"kvzip\"}", 4, 5, scores, .6, (const int[]){0, 5, 0, 5}); /* place 11: head 2's score; above it two */
+	assert_lens("kvzip@head", "{\"compat\":\"kvzip\"}", 4, 5, scores, .6,
+		(const int[]){0, 5, 0, 5}); /* place 11: head 2's score; above it two */
 	assert_lens("kvzip@head", "{\"compat\":\"kvzip\"}", 4, 5, scores, .25, (const int[]){0, 0, 0, 0});
 }
 
@@ -347,8 +357,8 @@ static void i4_smaller_shares_are_subsets(void **state)
 	struct rng g = rng_seed(10, 1);
 	for (int i = 0; i < L * H * N; i++)
 		scores[i] = (float)rng_below(&g, 50); /* many ties */
-	for (const char *const *name = (const char *const[]){"random", "snapkv", "knorm", "keydiff", "expected-attention", "kvzip", "kvzip@uniform", "tova",
-		     "lagkv", "streaming-llm", "kvzip@layer", NULL};
+	for (const char *const *name = (const char *const[]){"random", "snapkv", "knorm", "keydiff", "expected-attention",
+		     "kvzip", "kvzip@uniform", "tova", "lagkv", "streaming-llm", "kvzip@layer", NULL};
 		*name; name++) {
 		struct plan_method m = resolved(*name, strcmp(*name, "snapkv") == 0 ? "{\"window\":4}" : NULL);
 		struct scoring s = by_hand(&m, L, H, N, scores);
@@ -424,10 +434,12 @@ static void nan_scores_are_counted(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(pyramid_ours), cmocka_unit_test(pyramid_factory_table), cmocka_unit_test(pyramid_kvpress_table),
-		cmocka_unit_test(p11_pyramid_budgets_are_sound), cmocka_unit_test(p13_pyramid_is_not_silently_snapkv), cmocka_unit_test(ada_1_golden),
-		cmocka_unit_test(ada_normalise), cmocka_unit_test(p26_kvzip_threshold), cmocka_unit_test(p25_empty_heads), cmocka_unit_test(whole_heads),
-		cmocka_unit_test(p5_window_is_not_lost_to_ties), cmocka_unit_test(p10_budget_below_the_protected), cmocka_unit_test(p9_short_prompts),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(pyramid_ours), cmocka_unit_test(pyramid_factory_table),
+		cmocka_unit_test(pyramid_kvpress_table), cmocka_unit_test(p11_pyramid_budgets_are_sound),
+		cmocka_unit_test(p13_pyramid_is_not_silently_snapkv), cmocka_unit_test(ada_1_golden),
+		cmocka_unit_test(ada_normalise), cmocka_unit_test(p26_kvzip_threshold), cmocka_unit_test(p25_empty_heads),
+		cmocka_unit_test(whole_heads), cmocka_unit_test(p5_window_is_not_lost_to_ties),
+		cmocka_unit_test(p10_budget_below_the_protected), cmocka_unit_test(p9_short_prompts),
 		cmocka_unit_test(every_combination_selects_soundly), cmocka_unit_test(i4_smaller_shares_are_subsets),
 		cmocka_unit_test(i5_i6_scale_and_locality), cmocka_unit_test(nan_scores_are_counted)};
 	return cmocka_run_group_tests(tests, NULL, NULL);

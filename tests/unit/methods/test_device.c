@@ -51,13 +51,14 @@ static void queries_of(struct bench *b, const float *p, int rows, int n)
 	assert_int_equal(tensor_write(b->q, b->x, 0, rows, x), 0);
 }
 
-static void reduce(struct bench *b, const struct key_set *keys, int which, int64_t cols, int rows, enum attn_reduce how, enum attn_group group, int out_rows,
-	float *out)
+static void reduce(struct bench *b, const struct key_set *keys, int which, int64_t cols, int rows, enum attn_reduce how,
+	enum attn_group group, int out_rows, float *out)
 {
 	struct tensor *t = tensor_new(b->d, out_rows, cols);
 	assert_int_equal(tensor_fill(b->q, t, 0), 0);
 	assert_int_equal(op_attn_lse(b->q, 0, keys, b->x, 0, rows, 0, b->heads, b->lse), 0);
-	assert_int_equal(op_attn_reduce(b->q, 0, keys, which, 0, cols, b->x, 0, rows, 0, b->heads, b->lse, 0, how, group, t, 0), 0);
+	assert_int_equal(
+		op_attn_reduce(b->q, 0, keys, which, 0, cols, b->x, 0, rows, 0, b->heads, b->lse, 0, how, group, t, 0), 0);
 	assert_int_equal(tensor_read(b->q, t, 0, out_rows, out), 0);
 	tensor_free(t);
 }
@@ -92,7 +93,8 @@ static void tova_1_last_row(void **state)
 static void p6_snap_1_window_rows(void **state)
 {
 	(void)state;
-	const float rows[2][2][8] = {{{.30f, .05f, .05f, .20f, .05f, .05f, .30f, 0}, {.10f, .30f, .05f, .05f, .05f, .05f, .40f, 0}},
+	const float rows[2][2][8] = {
+		{{.30f, .05f, .05f, .20f, .05f, .05f, .30f, 0}, {.10f, .30f, .05f, .05f, .05f, .05f, .40f, 0}},
 		{{.10f, .05f, .05f, .40f, .05f, .05f, .10f, .20f}, {.10f, .40f, .05f, .05f, .05f, .05f, .10f, .20f}}};
 	float out[16];
 	struct bench b = bench_open(2, 1, 8, 2, 8);
@@ -129,7 +131,8 @@ static void p1_query_heads_read_their_own_kv_head(void **state)
 	bench_close(&b);
 }
 
-/* KVZ-1; P30: the keys of another chunk lie between prefix and chunk in the cache, and X_b in its own; neither changes the scores. */
+/* KVZ-1; P30: the keys of another chunk lie between prefix and chunk in the cache, and X_b in its own; neither changes the
+ * scores. */
 static void p30_kvz_1_golden(void **state)
 {
 	(void)state;
@@ -155,7 +158,8 @@ static void p30_kvz_1_golden(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(h2o_1_column_sums), cmocka_unit_test(tova_1_last_row), cmocka_unit_test(p6_snap_1_window_rows),
-		cmocka_unit_test(p1_query_heads_read_their_own_kv_head), cmocka_unit_test(p30_kvz_1_golden)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(h2o_1_column_sums), cmocka_unit_test(tova_1_last_row),
+		cmocka_unit_test(p6_snap_1_window_rows), cmocka_unit_test(p1_query_heads_read_their_own_kv_head),
+		cmocka_unit_test(p30_kvz_1_golden)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* test_kvpress.c: compat=kvpress gives the sets kvpress 0.5.5 keeps on two tiny models (Llama with scaled RoPE, Qwen3 with q/k norm), and its
- * scores. Fixtures: tests/fixtures/kvpress, made by tests/oracle/kvpress_sets.py. `tied` names entries whose score equals the
- * threshold within rounding (or whose score is a sentinel): any choice among them is right, all else is fixed. */
+/* test_kvpress.c: compat=kvpress gives the sets kvpress 0.5.5 keeps on two tiny models (Llama with scaled RoPE, Qwen3 with q/k
+ * norm), and its scores. Fixtures: tests/fixtures/kvpress, made by tests/oracle/kvpress_sets.py. `tied` names entries whose score
+ * equals the threshold within rounding (or whose score is a sentinel): any choice among them is right, all else is fixed. */
 #include "tests/unit/methods/methods.h"
 #include "runners/model/safetensors.h"
 
@@ -53,12 +53,13 @@ static bool starts(const char *text, const char *with)
 /* Our name of a press, and its parameters as our options. */
 static const char *our_method(const char *press, const json_t *theirs, json_t **options)
 {
-	static const char *const names[][2] = {{"window_size", "window"}, {"kernel_size", "pool_size"}, {"beta", "beta"}, {"n_future_positions", "future"},
-		{"n_sink", "sinks"}, {"use_covariance", "covariance"}, {"use_vnorm", "vnorm"}, {"epsilon", "epsilon"}, {"lag_size", "lag"},
-		{"alpha_safeguard", "alpha"}, {"chunk_size", "chunk"}};
-	static const char *const presses[][2] = {{"adakv_snapkv", "ada-snapkv"}, {"adakv_expected", "expected-attention@ada"}, {"snapkv", "snapkv"},
-		{"pyramidkv", "pyramidkv"}, {"knorm", "knorm"}, {"keydiff", "keydiff"}, {"tova", "tova"}, {"expected", "expected-attention"},
-		{"lagkv", "lagkv"}, {"streaming", "streaming-llm"}, {"kvzip_p10_c64_layerwise", "kvzip@layer"}, {"kvzip", "kvzip"}};
+	static const char *const names[][2] = {{"window_size", "window"}, {"kernel_size", "pool_size"}, {"beta", "beta"},
+		{"n_future_positions", "future"}, {"n_sink", "sinks"}, {"use_covariance", "covariance"}, {"use_vnorm", "vnorm"},
+		{"epsilon", "epsilon"}, {"lag_size", "lag"}, {"alpha_safeguard", "alpha"}, {"chunk_size", "chunk"}};
+	static const char *const presses[][2] = {{"adakv_snapkv", "ada-snapkv"}, {"adakv_expected", "expected-attention@ada"},
+		{"snapkv", "snapkv"}, {"pyramidkv", "pyramidkv"}, {"knorm", "knorm"}, {"keydiff", "keydiff"}, {"tova", "tova"},
+		{"expected", "expected-attention"}, {"lagkv", "lagkv"}, {"streaming", "streaming-llm"},
+		{"kvzip_p10_c64_layerwise", "kvzip@layer"}, {"kvzip", "kvzip"}};
 	*options = json_pack("{s:s}", "compat", "kvpress");
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		json_t *value = json_object_get(theirs, names[i][0]);
@@ -116,10 +117,11 @@ static void compare_sets(const struct fixture *f, const struct run *r, const jso
 			got[sel.index[i][j]] = true;
 		for (size_t j = 0; j < f->n; j++)
 			if (want[j] != got[j] && !tied[j])
-				fail_msg("%s at %g, list %d: entry %zu is %s", json_string_value(json_object_get(set, "press")), ratio, i, j,
-					got[j] ? "kept here alone" : "kept by kvpress alone");
+				fail_msg("%s at %g, list %d: entry %zu is %s", json_string_value(json_object_get(set, "press")),
+					ratio, i, j, got[j] ? "kept here alone" : "kept by kvpress alone");
 		if (!json_array_size(json_array_get(json_object_get(set, "tied"), (size_t)i)))
-			assert_int_equal(sel.len[i], json_integer_value(json_array_get(json_object_get(set, "count"), (size_t)i)));
+			assert_int_equal(
+				sel.len[i], json_integer_value(json_array_get(json_object_get(set, "count"), (size_t)i)));
 		free(want);
 		free(got);
 		free(tied);
@@ -133,7 +135,8 @@ static void compare_model(const char *model)
 	json_t *sets = json_object_get(f.json, "sets"), *set;
 	struct run r = {0};
 	size_t i, compared = 0;
-	json_array_foreach(sets, i, set) {
+	json_array_foreach(sets, i, set)
+	{
 		const char *press = json_string_value(json_object_get(set, "press"));
 		const json_t *theirs = json_object_get(set, "parameters");
 		if (theirs) { /* the first ratio of a press: score once, prune for all */
@@ -141,8 +144,8 @@ static void compare_model(const char *model)
 			const char *name = our_method(press, theirs, &options);
 			bool bare = json_is_false(json_object_get(theirs, "template"));
 			int64_t prefix = json_integer_value(json_object_get(theirs, "prefix_length"));
-			struct repeat_prompt repeat = {f.first, f.later, bare ? f.bare_tail : f.tail, (int)f.n_first, (int)f.n_later,
-				(int)(bare ? f.n_bare_tail : f.n_tail), true};
+			struct repeat_prompt repeat = {f.first, f.later, bare ? f.bare_tail : f.tail, (int)f.n_first,
+				(int)f.n_later, (int)(bare ? f.n_bare_tail : f.n_tail), true};
 			char *text = json_dumps(options, 0);
 			if (r.engine)
 				run_close(&r);
@@ -181,7 +184,8 @@ static void p31_repeat_inputs_equal_kvpress(void **state)
 	struct fixture f = fixture_open("qwen3-tiny");
 	json_t *set;
 	size_t i, seen = 0;
-	json_array_foreach(json_object_get(f.json, "sets"), i, set) {
+	json_array_foreach(json_object_get(f.json, "sets"), i, set)
+	{
 		const json_t *theirs = json_object_get(set, "parameters"), *inputs = json_object_get(theirs, "repeat_inputs");
 		if (!inputs)
 			continue;
@@ -189,7 +193,9 @@ static void p31_repeat_inputs_equal_kvpress(void **state)
 		int64_t prefix = json_integer_value(json_object_get(theirs, "prefix_length")), start, size, b = 0;
 		struct repeat_prompt repeat = {f.first, f.later, bare ? f.bare_tail : f.tail, (int)f.n_first, (int)f.n_later,
 			(int)(bare ? f.n_bare_tail : f.n_tail), true};
-		for (; kvzip_chunk((int64_t)f.n - prefix, json_integer_value(json_object_get(theirs, "chunk_size")), b, &start, &size); b++) {
+		for (; kvzip_chunk(
+			     (int64_t)f.n - prefix, json_integer_value(json_object_get(theirs, "chunk_size")), b, &start, &size);
+			b++) {
 			size_t n;
 			int32_t *want = json_ids(json_array_get(inputs, (size_t)b), &n), *got = mem_new(n + 1, sizeof(*got));
 			assert_int_equal(kvzip_repeat_ids(&repeat, f.ids + prefix, start, size, NULL), n);

@@ -1,9 +1,9 @@
-/* test_pipeline.c: every scorer through a real prefill of tiny models: against dense attention worked out in double, and the pitfalls that
- * only show in a whole run (spec/methods.md section 11). */
+/* test_pipeline.c: every scorer through a real prefill of tiny models: against dense attention worked out in double, and the
+ * pitfalls that only show in a whole run (spec/methods.md section 11). */
 #include "tests/unit/methods/methods.h"
 
 static const char *const llama = "tests/fixtures/models/llama-tiny", *const qwen2 = "tests/fixtures/models/qwen2-tiny",
-	*const qwen3 = "tests/fixtures/models/qwen3-tiny";
+			 *const qwen3 = "tests/fixtures/models/qwen3-tiny";
 
 static struct engine tiny(const char *model, int threads, int max_rows)
 {
@@ -78,7 +78,8 @@ static void dense_row(const struct dense *t, const float *k, int layer, int h, i
 	free(p);
 }
 
-/* P6, P40: window sums, column sums and last rows of the tiled passes equal dense attention; agnostic and aware, chunks of 24 rows. */
+/* P6, P40: window sums, column sums and last rows of the tiled passes equal dense attention; agnostic and aware, chunks of 24
+ * rows. */
 static void p6_p40_columns_equal_dense_attention(void **state)
 {
 	(void)state;
@@ -86,16 +87,18 @@ static void p6_p40_columns_equal_dense_attention(void **state)
 	struct engine e = tiny(qwen2, 2, 24);
 	const struct model_config *c = model_config(e.model);
 	int32_t *ids = some_ids(N, 1);
-	for (int aware = 0; aware < 2; aware++) {
-		int64_t after = aware ? AFTER : 0, n = PREFIX + CONTEXT + after;
-		static const char *const names[3] = {"snapkv", "h2o", "tova"}, *const options[3] = {"{\"window\":16,\"pool\":\"none\"}", NULL, NULL};
+	for (int kind = 0; kind < 3; kind++) { /* without template, agnostic, aware */
+		int64_t prefix = kind ? PREFIX : 0, after = kind == 2 ? AFTER : 0, n = prefix + CONTEXT + after;
+		static const char *const names[3] = {"snapkv", "h2o", "tova"}, *const options[3] = {
+										       "{\"window\":16,\"pool\":\"none\"}", NULL,
+										       NULL};
 		struct kv *kv = engine_cache(&e, n);
 		struct dense t = dense_open(&e, ids, n, kv);
 		float *k = mem_new((size_t)(n * c->head_dim), sizeof(*k));
 		for (int which = 0; which < 3; which++) {
 			struct run r;
 			int64_t rows = which == 0 ? W : which == 1 ? n : 1;
-			run_ok(&r, &e, names[which], options[which], ids, PREFIX, CONTEXT, after);
+			run_ok(&r, &e, names[which], options[which], ids, prefix, CONTEXT, after);
 			int64_t compared = CONTEXT - (r.m.scorer->protect(&r.s, 0).last);
 			for (int l = 0; l < c->layers; l++) {
 				double whole[N] = {0};
@@ -111,10 +114,10 @@ static void p6_p40_columns_equal_dense_attention(void **state)
 						whole[j] += sum[j] / c->kv_heads;
 					}
 					if (which < 2)
-						assert_close(scores_at(&r.s, l, head), sum + PREFIX, compared, 1e-5);
+						assert_close(scores_at(&r.s, l, head), sum + prefix, compared, 1e-5);
 				}
 				for (int head = 0; head < c->kv_heads && which == 2; head++)
-					assert_close(scores_at(&r.s, l, head), whole + PREFIX, compared, 1e-5);
+					assert_close(scores_at(&r.s, l, head), whole + prefix, compared, 1e-5);
 			}
 			run_close(&r);
 		}
@@ -144,8 +147,8 @@ static void p20_queries_before_rope(void **state)
 		for (int64_t row = 0; row < (int64_t)c->layers * N * c->heads; row++)
 			for (int x = 0; x < d / 2; x++) {
 				int64_t pos = row / c->heads % N;
-				double co = cos((double)pos * freq[x]) * mscale, si = sin((double)pos * freq[x]) * mscale, a = t.pre[row * d + x],
-				       b = t.pre[row * d + x + d / 2];
+				double co = cos((double)pos * freq[x]) * mscale, si = sin((double)pos * freq[x]) * mscale,
+				       a = t.pre[row * d + x], b = t.pre[row * d + x + d / 2];
 				assert_true(fabs(t.q[row * d + x] - (co * a - si * b)) < 1e-4);
 				assert_true(fabs(t.q[row * d + x + d / 2] - (si * a + co * b)) < 1e-4);
 			}
@@ -213,7 +216,8 @@ static void p12_no_state_between_requests(void **state)
 	engine_close(&e);
 }
 
-/* P33 and P50: chunks of 17 rows on 1 thread against one shot on 8: equal index sets, for every method; so is a second pass (KVzip) in pieces. */
+/* P33 and P50: chunks of 17 rows on 1 thread against one shot on 8: equal index sets, for every method; so is a second pass
+ * (KVzip) in pieces. */
 static void p33_p50_chunks_and_threads_do_not_matter(void **state)
 {
 	(void)state;
@@ -260,11 +264,17 @@ static void p14_prefill_output_is_dense(void **state)
 			continue;
 		struct run r = {.engine = &e, .m = resolved(method_at(i)->name, NULL), .kv = engine_cache(&e, N)};
 		if (r.m.scorer->observe) {
-			r.s = (struct scoring){.forward = e.forward, .kv = r.kv, .ids = ids, .repeat = &r.repeat, .params = r.m.params,
-				.layers = model_config(e.model)->layers, .kv_heads = model_config(e.model)->kv_heads};
+			r.s = (struct scoring){.forward = e.forward,
+				.kv = r.kv,
+				.ids = ids,
+				.repeat = &r.repeat,
+				.params = r.m.params,
+				.layers = model_config(e.model)->layers,
+				.kv_heads = model_config(e.model)->kv_heads};
 			prompt_shape_for(&r.m, 0, N, 0, &r.s.shape);
 			assert_int_equal(r.m.scorer->begin(&r.s, r.err), 0);
-			struct observer obs = {r.m.scorer->observes, r.m.scorer->first_pos ? r.m.scorer->first_pos(&r.s) : 0, run_observe, &r};
+			struct observer obs = {
+				r.m.scorer->observes, r.m.scorer->first_pos ? r.m.scorer->first_pos(&r.s) : 0, run_observe, &r};
 			assert_int_equal(forward_prefill(e.forward, ids, N, r.kv, &obs, 1, NULL, watched, NULL, NULL, r.err), 0);
 			assert_memory_equal(dense, watched, (size_t)vocab * sizeof(*dense));
 		}
@@ -283,8 +293,9 @@ static struct kept *view_of(const struct engine *e, const struct selection *sel)
 	return k;
 }
 
-/* I1: r = 1 is bit-equal to the dense model for every method. P19: a question in one block or token by token on a pruned cache; P15: it
- * starts at the original length. P25: finite with empty heads. I8, P2: gathered rows are the source's bits, and no more bytes than that. */
+/* I1: r = 1 is bit-equal to the dense model for every method. P19: a question in one block or token by token on a pruned cache.
+ * P25: finite with empty heads. I8, P2: gathered rows are the source's bits, and no more bytes than that. P15: the question
+ * starts at the original length, in the view and in the gathered cache alike; at the pruned length it is another question. */
 static void i1_i8_p2_p15_p19_p25_pruned_caches(void **state)
 {
 	(void)state;
@@ -293,7 +304,8 @@ static void i1_i8_p2_p15_p19_p25_pruned_caches(void **state)
 	const struct model_config *c = model_config(e.model);
 	int heads = c->layers * c->kv_heads, d = c->head_dim;
 	int32_t *ids = some_ids(N + Q, 7);
-	float *dense = mem_new((size_t)c->vocab, sizeof(float)), *block = mem_new((size_t)c->vocab, sizeof(float)), *steps = mem_new((size_t)c->vocab, sizeof(float));
+	float *dense = mem_new((size_t)c->vocab, sizeof(float)), *block = mem_new((size_t)c->vocab, sizeof(float)),
+	      *steps = mem_new((size_t)c->vocab, sizeof(float));
 	float *rows = mem_new((size_t)(4 * N * d), sizeof(float));
 	for (size_t i = 0; i < method_count(); i++) {
 		if (!scored(method_at(i)))
@@ -340,6 +352,15 @@ static void i1_i8_p2_p15_p19_p25_pruned_caches(void **state)
 				assert_memory_equal(v + j * d, v0 + some.index[h][j] * d, (size_t)d * sizeof(float));
 			}
 		}
+		kv_truncate(tail, 0);
+		engine_feed(&e, small, NULL, tail, ids + N, Q, N, steps);
+		assert_memory_equal(block, steps, (size_t)c->vocab * sizeof(float));
+		kv_truncate(tail, 0);
+		engine_feed(&e, small, NULL, tail, ids + N, Q, N / 5, steps);
+		differs = false;
+		for (int v = 0; v < c->vocab; v++)
+			differs = differs || fabs(block[v] - steps[v]) > 1e-4;
+		assert_true(differs);
 		kv_free(small);
 		kept_free(view);
 		selection_free(&some);
@@ -355,8 +376,7 @@ static void i1_i8_p2_p15_p19_p25_pruned_caches(void **state)
 	engine_close(&e);
 }
 
-/* P15: evicting keys that nobody looks at changes nothing, because the question keeps its original positions. Keys far along one
- * direction away from every query would be such; here the evicted rows are given no weight by an index list of their complement. */
+/* P40: one set for all KV heads of a layer, different ones for different layers. */
 static void p40_tova_shares_one_set(void **state)
 {
 	(void)state;
@@ -368,8 +388,10 @@ static void p40_tova_shares_one_set(void **state)
 	bool layers_differ = false;
 	for (int l = 0; l < sel.layers; l++) {
 		for (int h = 1; h < sel.kv_heads; h++)
-			assert_memory_equal(sel.index[l * sel.kv_heads], sel.index[l * sel.kv_heads + h], (size_t)sel.len[0] * sizeof(int32_t));
-		layers_differ = layers_differ || memcmp(sel.index[0], sel.index[l * sel.kv_heads], (size_t)sel.len[0] * sizeof(int32_t));
+			assert_memory_equal(sel.index[l * sel.kv_heads], sel.index[l * sel.kv_heads + h],
+				(size_t)sel.len[0] * sizeof(int32_t));
+		layers_differ =
+			layers_differ || memcmp(sel.index[0], sel.index[l * sel.kv_heads], (size_t)sel.len[0] * sizeof(int32_t));
 	}
 	assert_true(layers_differ);
 	selection_free(&sel);
@@ -497,15 +519,18 @@ static void p38_every_parameter_matters(void **state)
 {
 	(void)state;
 	static const char *const changes[][3] = {{"streaming-llm", NULL, "{\"sinks\":9}"}, {"snapkv", NULL, "{\"window\":8}"},
-		{"snapkv", NULL, "{\"pool\":\"avg\"}"}, {"snapkv", NULL, "{\"pool\":\"none\"}"}, {"snapkv", NULL, "{\"pool_size\":3}"},
-		{"snapkv", NULL, "{\"gqa\":\"max\"}"}, {"snapkv", NULL, "{\"order\":\"pool_then_gqa\"}"}, {"snapkv", NULL, "{\"compat\":\"kvpress\"}"},
-		{"snapkv", NULL, "{\"compat\":\"factory\"}"}, {"pyramidkv", NULL, "{\"beta\":2}"}, {"pyramidkv", "{\"window\":8}", "{\"compat\":\"factory\"}"},
-		{"pyramidkv", NULL, "{\"compat\":\"kvpress\"}"}, {"ada-snapkv", NULL, "{\"alpha\":0.9}"}, {"ada-snapkv", NULL, "{\"normalise\":true}"},
-		{"ada-snapkv", NULL, "{\"compat\":\"adakv\"}"}, {"h2o", NULL, "{\"recent\":3}"}, {"h2o", NULL, "{\"compat\":\"factory\"}"},
-		{"lagkv", "{\"lag\":16}", "{\"lag\":32}"}, {"lagkv", "{\"lag\":16}", "{\"lag\":16,\"sinks\":9}"},
-		{"expected-attention", NULL, "{\"sinks\":9}"}, {"expected-attention", NULL, "{\"future\":8}"},
-		{"expected-attention", NULL, "{\"covariance\":false}"}, {"expected-attention", NULL, "{\"vnorm\":false}"},
-		{"expected-attention", NULL, "{\"epsilon\":0.5}"}, {"kvzip", NULL, "{\"chunk\":40}"}, {"kvzip", NULL, "{\"compat\":\"kvzip\"}"},
+		{"snapkv", NULL, "{\"pool\":\"avg\"}"}, {"snapkv", NULL, "{\"pool\":\"none\"}"},
+		{"snapkv", NULL, "{\"pool_size\":3}"}, {"snapkv", NULL, "{\"gqa\":\"max\"}"},
+		{"snapkv", NULL, "{\"order\":\"pool_then_gqa\"}"}, {"snapkv", NULL, "{\"compat\":\"kvpress\"}"},
+		{"snapkv", NULL, "{\"compat\":\"factory\"}"}, {"pyramidkv", NULL, "{\"beta\":2}"},
+		{"pyramidkv", "{\"window\":8}", "{\"compat\":\"factory\"}"}, {"pyramidkv", NULL, "{\"compat\":\"kvpress\"}"},
+		{"ada-snapkv", NULL, "{\"alpha\":0.9}"}, {"ada-snapkv", NULL, "{\"normalise\":true}"},
+		{"ada-snapkv", NULL, "{\"compat\":\"adakv\"}"}, {"h2o", NULL, "{\"recent\":3}"},
+		{"h2o", NULL, "{\"compat\":\"factory\"}"}, {"lagkv", "{\"lag\":16}", "{\"lag\":32}"},
+		{"lagkv", "{\"lag\":16}", "{\"lag\":16,\"sinks\":9}"}, {"expected-attention", NULL, "{\"sinks\":9}"},
+		{"expected-attention", NULL, "{\"future\":8}"}, {"expected-attention", NULL, "{\"covariance\":false}"},
+		{"expected-attention", NULL, "{\"vnorm\":false}"}, {"expected-attention", NULL, "{\"epsilon\":0.5}"},
+		{"kvzip", NULL, "{\"chunk\":40}"}, {"kvzip", NULL, "{\"compat\":\"kvzip\"}"},
 		{"kvzip", NULL, "{\"compat\":\"kvpress\"}"}};
 	struct engine e = tiny(qwen3, 2, 64);
 	int32_t *ids = some_ids(160, 12);
@@ -517,16 +542,18 @@ static void p38_every_parameter_matters(void **state)
 		for (double r = .35; r < .8; r += .1) {
 			struct selection x = selected(&a.m, &a.s, r), y = selected(&b.m, &b.s, r);
 			for (int h = 0; h < x.layers * x.kv_heads; h++)
-				differs = differs || x.len[h] != y.len[h] || memcmp(x.index[h], y.index[h], (size_t)x.len[h] * sizeof(int32_t));
+				differs = differs || x.len[h] != y.len[h] ||
+					  memcmp(x.index[h], y.index[h], (size_t)x.len[h] * sizeof(int32_t));
 			selection_free(&x);
 			selection_free(&y);
 		}
 		if (!differs)
-			fail_msg("%s: %s keeps the same entries as %s", changes[i][0], changes[i][2], changes[i][1] ? changes[i][1] : "the defaults");
+			fail_msg("%s: %s keeps the same entries as %s", changes[i][0], changes[i][2],
+				changes[i][1] ? changes[i][1] : "the defaults");
 		run_close(&a);
 		run_close(&b);
 	}
-	struct run plain, last; /* keep_last matters where the newest token is a poor one: here with a question behind the context it cannot */
+	struct run plain, last; /* keep_last matters where the newest token is a poor one */
 	run_ok(&plain, &e, "tova", NULL, ids, 0, 160, 0);
 	run_ok(&last, &e, "tova", "{\"keep_last\":true}", ids, 0, 160, 0);
 	for (int i = 0; i < plain.s.layers * plain.s.kv_heads; i++)
@@ -557,7 +584,8 @@ static void p22_p23_bf16_scores(void **state)
 			assert_true(isfinite(r.s.scores[j]));
 			equal += j > 0 && r.s.scores[j] == r.s.scores[j - 1];
 		}
-		if (strcmp(method_at(i)->name, "knorm") == 0 || strcmp(method_at(i)->name, "keydiff") == 0 || strcmp(method_at(i)->name, "kvzip") == 0)
+		if (strcmp(method_at(i)->name, "knorm") == 0 || strcmp(method_at(i)->name, "keydiff") == 0 ||
+			strcmp(method_at(i)->name, "kvzip") == 0)
 			assert_true(equal < n / 100);
 		run_close(&r);
 	}
@@ -567,10 +595,11 @@ static void p22_p23_bf16_scores(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(p6_p40_columns_equal_dense_attention), cmocka_unit_test(p20_queries_before_rope),
-		cmocka_unit_test(p21_averaged_rotation_uses_scaled_frequencies), cmocka_unit_test(p12_no_state_between_requests),
-		cmocka_unit_test(p33_p50_chunks_and_threads_do_not_matter), cmocka_unit_test(p14_prefill_output_is_dense),
-		cmocka_unit_test(i1_i8_p2_p15_p19_p25_pruned_caches), cmocka_unit_test(p40_tova_shares_one_set), cmocka_unit_test(p27_kvzip_prefix),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(p6_p40_columns_equal_dense_attention),
+		cmocka_unit_test(p20_queries_before_rope), cmocka_unit_test(p21_averaged_rotation_uses_scaled_frequencies),
+		cmocka_unit_test(p12_no_state_between_requests), cmocka_unit_test(p33_p50_chunks_and_threads_do_not_matter),
+		cmocka_unit_test(p14_prefill_output_is_dense), cmocka_unit_test(i1_i8_p2_p15_p19_p25_pruned_caches),
+		cmocka_unit_test(p40_tova_shares_one_set), cmocka_unit_test(p27_kvzip_prefix),
 		cmocka_unit_test(p28_p29_kvzip_scores_all_and_leaves_nothing), cmocka_unit_test(p9_p32_very_short_prompts),
 		cmocka_unit_test(p38_every_parameter_matters), cmocka_unit_test(p22_p23_bf16_scores)};
 	return cmocka_run_group_tests(tests, NULL, NULL);

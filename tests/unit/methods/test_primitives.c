@@ -23,8 +23,8 @@ static void p7_counts(void **state)
 		int64_t n;
 		double c;
 		int64_t kvpress;
-	} table[] = {{10, .9, 0}, {100, .9, 9}, {1000, .9, 99}, {4000, .9, 399}, {10, .8, 1}, {100, .8, 19}, {10, .7, 3}, {30, .7, 9}, {4096, .25, 3072},
-		{4096, .5, 2048}, {4096, .75, 1024}, {4096, .875, 512}, {4096, .9, 409}};
+	} table[] = {{10, .9, 0}, {100, .9, 9}, {1000, .9, 99}, {4000, .9, 399}, {10, .8, 1}, {100, .8, 19}, {10, .7, 3},
+		{30, .7, 9}, {4096, .25, 3072}, {4096, .5, 2048}, {4096, .75, 1024}, {4096, .875, 512}, {4096, .9, 409}};
 	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
 		assert_int_equal(keep_count(table[i].n, 1 - table[i].c, "kvpress"), table[i].kvpress);
 	assert_int_equal(keep_count(10, .1, "kvpress"), 0); /* r = .1 is c = .9 */
@@ -47,7 +47,8 @@ static void order_of_equal_scores(void **state)
 {
 	(void)state;
 	int32_t out[8];
-	const float equal[6] = {1, 1, 1, 1, 1, 1}, zeros[4] = {-0.0f, 0.0f, -0.0f, 0.0f}, mixed[8] = {3, NAN, -INFINITY, 7, 3, INFINITY, 3, -1};
+	const float equal[6] = {1, 1, 1, 1, 1, 1}, zeros[4] = {-0.0f, 0.0f, -0.0f, 0.0f},
+		    mixed[8] = {3, NAN, -INFINITY, 7, 3, INFINITY, 3, -1};
 	assert_int_equal(top_k(equal, 6, 2, out), 0);
 	assert_int_equal(out[0], 0);
 	assert_int_equal(out[1], 1);
@@ -91,7 +92,8 @@ static void top_k_equals_a_sort(void **state)
 		int32_t got[N], want[N];
 		int64_t k = (int64_t)rng_below(&g, N + 1);
 		for (int i = 0; i < N; i++) {
-			scores[i] = round % 2 ? (float)rng_below(&g, 9) - 4 : (float)((rng_unit(&g) - .5) * exp(40 * rng_unit(&g) - 20));
+			scores[i] = round % 2 ? (float)rng_below(&g, 9) - 4
+					      : (float)((rng_unit(&g) - .5) * exp(40 * rng_unit(&g) - 20));
 			sorted[i] = (struct pair){scores[i], i};
 		}
 		qsort(sorted, N, sizeof(*sorted), best_first);
@@ -119,7 +121,8 @@ static void top_k_equals_a_sort(void **state)
 static void strictly_above(void **state)
 {
 	(void)state;
-	const float scores[10] = {.9f, .8f, .7f, .6f, .5f, .4f, .3f, .2f, .1f, .05f}, three[10] = {.9f, .7f, .7f, .7f, .5f}, ones[4] = {1, 1, 1, 1};
+	const float scores[10] = {.9f, .8f, .7f, .6f, .5f, .4f, .3f, .2f, .1f, .05f}, three[10] = {.9f, .7f, .7f, .7f, .5f},
+		    ones[4] = {1, 1, 1, 1};
 	int64_t n;
 	counts_above(NULL, (struct slices){scores, 1, 10, 10}, 2, &n);
 	assert_int_equal(n, 2);
@@ -162,7 +165,8 @@ static void shares_add_up(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(p4_pooling_edges), cmocka_unit_test(p7_counts), cmocka_unit_test(order_of_equal_scores),
-		cmocka_unit_test(top_k_equals_a_sort), cmocka_unit_test(strictly_above), cmocka_unit_test(shares_add_up)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(p4_pooling_edges), cmocka_unit_test(p7_counts),
+		cmocka_unit_test(order_of_equal_scores), cmocka_unit_test(top_k_equals_a_sort), cmocka_unit_test(strictly_above),
+		cmocka_unit_test(shares_add_up)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

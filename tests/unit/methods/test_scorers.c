@@ -11,14 +11,15 @@ static struct selection pick(const char *name, const char *options, float *score
 	return sel;
 }
 
-#define assert_pick(name, options, scores, n, r, ...)                             \
-	do {                                                                      \
-		struct selection sel_ = pick(name, options, scores, n, r);        \
-		assert_kept(&sel_, 0, __VA_ARGS__);                               \
-		selection_free(&sel_);                                            \
+#define assert_pick(name, options, scores, n, r, ...)                                                                            \
+	do {                                                                                                                     \
+		struct selection sel_ = pick(name, options, scores, n, r);                                                       \
+		assert_kept(&sel_, 0, __VA_ARGS__);                                                                              \
+		selection_free(&sel_);                                                                                           \
 	} while (0)
 
-static const float snap_rows[2][2][8] = {{{.30f, .05f, .05f, .20f, .05f, .05f, .30f, 0}, {.10f, .05f, .05f, .40f, .05f, .05f, .10f, .20f}},
+static const float snap_rows[2][2][8] = {
+	{{.30f, .05f, .05f, .20f, .05f, .05f, .30f, 0}, {.10f, .05f, .05f, .40f, .05f, .05f, .10f, .20f}},
 	{{.10f, .30f, .05f, .05f, .05f, .05f, .40f, 0}, {.10f, .40f, .05f, .05f, .05f, .05f, .10f, .20f}}};
 
 static void p3_snap_1_golden(void **state)
@@ -78,6 +79,16 @@ static void streaming_golden(void **state)
 	assert_pick("streaming-llm", NULL, scores, 10, .7, 0, 1, 2, 3, 7, 8, 9);
 	streaming_scores(3, 4, true, scores);
 	assert_pick("streaming-llm", NULL, scores, 3, .4, 2);
+	for (int theirs = 0; theirs < 2; theirs++) { /* which of the two: the scorer's own choice */
+		char err[ERR_LEN];
+		struct plan_method m = resolved("streaming-llm", theirs ? kvpress : NULL);
+		struct scoring s = by_hand(&m, 1, 1, 10, scores);
+		assert_int_equal(m.scorer->finish(&s, err), 0);
+		struct selection sel = selected(&m, &s, 1 - .7);
+		assert_kept(&sel, 0, 0, 1, theirs ? 2 : 9);
+		selection_free(&sel);
+		method_free(&m);
+	}
 }
 
 /* Sinks are sequence positions: a prefix of two leaves two to pay for, one of four or more none. */
@@ -124,7 +135,8 @@ static void p42_keydiff_golden(void **state)
 static void p43_lag_1_golden(void **state)
 {
 	(void)state;
-	const float k[7][2] = {{0, 0}, {1, 0}, {0, 4}, {1, 1}, {2, 0}, {3, 5}, {4, 1}}, v[7][2] = {{0, 0}, {1, 1}, {2, 5}, {1, 0}, {0, 2}, {2, 2}, {3, 1}};
+	const float k[7][2] = {{0, 0}, {1, 0}, {0, 4}, {1, 1}, {2, 0}, {3, 5}, {4, 1}},
+		    v[7][2] = {{0, 0}, {1, 1}, {2, 5}, {1, 0}, {0, 2}, {2, 2}, {3, 1}};
 	double w[2];
 	float scores[7];
 	lagkv_partition(k[1], 2, 2, w);
@@ -178,7 +190,8 @@ static void p45_ea_1_golden(void **state)
 	rotate_mean(&c, &s, 2, mu);
 	assert_true(fabs(mu[0] - .448582) < 1e-6 && fabs(mu[1] + .695236) < 1e-6);
 	rotate_covariance(&c, &s, 2, sigma);
-	assert_true(fabs(sigma[0] - .206411) < 1e-6 && fabs(sigma[1] - .077968) < 1e-6 && fabs(sigma[2] - .077968) < 1e-6 && fabs(sigma[3] - .135879) < 1e-6);
+	assert_true(fabs(sigma[0] - .206411) < 1e-6 && fabs(sigma[1] - .077968) < 1e-6 && fabs(sigma[2] - .077968) < 1e-6 &&
+		    fabs(sigma[3] - .135879) < 1e-6);
 	expected_scores(mu, sigma, 1, ea_k[0], ea_v[0], 3, 2, &(struct expected_rule){true, true, 0}, scores);
 	assert_close(scores, (const double[]){2.386020, .208828, .627936}, 3, 2e-6);
 	expected_scores(mu, sigma, 1, ea_k[0], ea_v[0], 3, 2, &(struct expected_rule){true, false, 0}, scores);
@@ -325,10 +338,12 @@ static void p50_random_depends_on_seed_layer_and_head_alone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(p3_snap_1_golden), cmocka_unit_test(p4_window_scores_do_not_leak),
-		cmocka_unit_test(streaming_golden), cmocka_unit_test(sinks_in_the_prefix_are_free), cmocka_unit_test(p42_knorm_golden),
-		cmocka_unit_test(p42_keydiff_golden), cmocka_unit_test(p43_lag_1_golden), cmocka_unit_test(p43_lagkv_short_prompt_is_recency),
-		cmocka_unit_test(p45_ea_1_golden), cmocka_unit_test(tova_1_golden), cmocka_unit_test(h2o_1_golden), cmocka_unit_test(p28_kvz_2_chunks),
-		cmocka_unit_test(p31_repeat_ids), cmocka_unit_test(p22_scores_rarely_tie), cmocka_unit_test(p23_p24_extreme_inputs_stay_finite),
+		cmocka_unit_test(streaming_golden), cmocka_unit_test(sinks_in_the_prefix_are_free),
+		cmocka_unit_test(p42_knorm_golden), cmocka_unit_test(p42_keydiff_golden), cmocka_unit_test(p43_lag_1_golden),
+		cmocka_unit_test(p43_lagkv_short_prompt_is_recency), cmocka_unit_test(p45_ea_1_golden),
+		cmocka_unit_test(tova_1_golden), cmocka_unit_test(h2o_1_golden), cmocka_unit_test(p28_kvz_2_chunks),
+		cmocka_unit_test(p31_repeat_ids), cmocka_unit_test(p22_scores_rarely_tie),
+		cmocka_unit_test(p23_p24_extreme_inputs_stay_finite),
 		cmocka_unit_test(p50_random_depends_on_seed_layer_and_head_alone)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

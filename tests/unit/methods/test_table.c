@@ -7,8 +7,8 @@
 static void every_name_resolves(void **state)
 {
 	(void)state;
-	static const char *const first_wave[] = {"full", "random", "streaming-llm", "knorm", "snapkv", "pyramidkv", "ada-snapkv", "h2o", "tova", "keydiff",
-		"lagkv", "expected-attention", "kvzip", "kvzip@uniform", "kvzip@head"};
+	static const char *const first_wave[] = {"full", "random", "streaming-llm", "knorm", "snapkv", "pyramidkv", "ada-snapkv",
+		"h2o", "tova", "keydiff", "lagkv", "expected-attention", "kvzip", "kvzip@uniform", "kvzip@head"};
 	assert_int_equal(method_count(), sizeof(first_wave) / sizeof(*first_wave));
 	for (size_t i = 0; i < method_count(); i++) {
 		struct plan_method m = resolved(first_wave[i], NULL);
@@ -50,7 +50,8 @@ static void canonical_text(void **state)
 	(void)state;
 	struct plan_method m = resolved("pyramidkv", "{\"window\":16,\"beta\":5}");
 	char *text = method_canonical(&m);
-	assert_string_equal(text, "{\"allocator\":\"pyramid\",\"beta\":5.0,\"compat\":\"none\",\"gqa\":\"mean\",\"order\":\"gqa_then_pool\",\"pool\":\"max\","
+	assert_string_equal(text, "{\"allocator\":\"pyramid\",\"beta\":5.0,\"compat\":\"none\",\"gqa\":\"mean\",\"order\":\"gqa_"
+				  "then_pool\",\"pool\":\"max\","
 				  "\"pool_size\":7,\"scorer\":\"snapkv\",\"window\":16}");
 	free(text);
 	method_free(&m);
@@ -147,8 +148,9 @@ static void mistakes_are_named(void **state)
 static void scores_are_shared_where_they_are_equal(void **state)
 {
 	(void)state;
-	struct plan_method snap = resolved("snapkv", NULL), pyramid = resolved("pyramidkv", "{\"beta\":5}"), wide = resolved("snapkv", "{\"window\":64}"),
-		press = resolved("snapkv", "{\"compat\":\"kvpress\"}"), zip = resolved("kvzip", NULL), even = resolved("kvzip@uniform", NULL);
+	struct plan_method snap = resolved("snapkv", NULL), pyramid = resolved("pyramidkv", "{\"beta\":5}"),
+			   wide = resolved("snapkv", "{\"window\":64}"), press = resolved("snapkv", "{\"compat\":\"kvpress\"}"),
+			   zip = resolved("kvzip", NULL), even = resolved("kvzip@uniform", NULL);
 	assert_true(method_same_scores(&snap, &pyramid));
 	assert_true(method_same_scores(&zip, &even));
 	assert_false(method_same_scores(&snap, &wide));
@@ -194,7 +196,8 @@ static void head_table_file(void **state)
 {
 	(void)state;
 	char folder[] = "/tmp/kvb-heads-XXXXXX", err[ERR_LEN] = "", *path;
-	const char *sha = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", *near = "0123456789abcdef0000000000000000";
+	const char *sha = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		   *near = "0123456789abcdef0000000000000000";
 	const float heads[6] = {1, .5f, .25f, 3, 4, 5};
 	float got[6];
 	assert_non_null(mkdtemp(folder));
@@ -232,7 +235,8 @@ static void head_table_file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(every_name_resolves), cmocka_unit_test(every_default_has_an_origin),
-		cmocka_unit_test(canonical_text), cmocka_unit_test(compat_brings_its_defaults), cmocka_unit_test(mistakes_are_named),
-		cmocka_unit_test(scores_are_shared_where_they_are_equal), cmocka_unit_test(p35_shapes_and_windows), cmocka_unit_test(head_table_file)};
+		cmocka_unit_test(canonical_text), cmocka_unit_test(compat_brings_its_defaults),
+		cmocka_unit_test(mistakes_are_named), cmocka_unit_test(scores_are_shared_where_they_are_equal),
+		cmocka_unit_test(p35_shapes_and_windows), cmocka_unit_test(head_table_file)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static struct opened open_family(const struct family *f)
 				 : text_format("%s/%s", models ? models : "models", f->gguf);
 	struct opened o = {0};
 	if (!file_exists(path)) {
-		print_message("skip: %s is not there (set KVB_MODELS)\n", path);
+		print_message("skip: %s is not there (set KVB_SHARED, KVB_MODELS)\n", path);
 		free(path);
 		skip();
 	}

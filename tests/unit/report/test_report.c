@@ -606,6 +606,39 @@ static void missing_controls_are_flagged(void **state)
 	free(text);
 }
 
+/* Full timed by one process, a method by the next: no ratio, and it is said. A time whose parts miss 10 % of it, and 3
+ * repetitions. */
+static void bad_times_are_flagged(void **state)
+{
+	(void)state;
+	struct writer w;
+	char id[SHA_LEN];
+	struct cell_plan p = {"niah", "full", "{}", "agnostic", true, 1000, 1000000, 0};
+	writer_open(&w, "tiny");
+	put_cell(&w, &p, id);
+	put_times(&w, id, 100, 0, 9);
+	store_close(w.s);
+	writer_open(&w, "tiny"); /* another run */
+	p.method = "kvzip", p.ppm = 300000;
+	put_cell(&w, &p, id);
+	put_times(&w, id, 150, .3, 3);
+	struct store_timing whole[3];
+	for (int r = 0; r < 3; r++)
+		whole[r] = (struct store_timing){id, w.run, "ttft", r, false, "host", 165000000, 0, 0, 0, 0};
+	check(store_put_timings(w.s, whole, 3, err));
+	store_close(w.s);
+	char *text = export("text"), *csv = export("csv");
+	assert_non_null(strstr(text, "! No full cache timed in the same process, so no ratio in 1 cell: niah · 1000 tokens, "
+				     "agnostic, kvzip r = 0.3."));
+	assert_non_null(strstr(text, "! Parts of the time to first token do not add up within 2 % in 1 cell"));
+	assert_non_null(
+		strstr(text, "! Fewer than 9 timed repetitions in 1 cell: niah · 1000 tokens, agnostic, kvzip r = 0.3: 3."));
+	assert_null(strstr(text, "×"));
+	assert_non_null(strstr(csv, ",165000000,165000000,,")); /* p10, p90, no ratio */
+	free(text);
+	free(csv);
+}
+
 /* Cells planned and nothing run; and nothing at all. */
 static void empty_databases(void **state)
 {
@@ -681,7 +714,7 @@ int main(void)
 		return write_page(file);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(the_checker_checks), TEST(page_of_a_demo), TEST(one_protocol_a_table),
 		TEST(hostile_text), TEST(sentences_are_computed), TEST(golden_numbers_in_exports), TEST(bad_methods_are_flagged),
-		TEST(failures_are_flagged), TEST(missing_controls_are_flagged), TEST(empty_databases),
-		TEST(variants_are_told_apart), TEST(unwritable_page)};
+		TEST(failures_are_flagged), TEST(missing_controls_are_flagged), TEST(bad_times_are_flagged),
+		TEST(empty_databases), TEST(variants_are_told_apart), TEST(unwritable_page)};
 	return cmocka_run_group_tests_name("report", tests, NULL, NULL);
 }

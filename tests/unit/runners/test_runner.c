@@ -240,7 +240,7 @@ static void too_long_for_memory_is_an_oom_row(void **state)
 {
 	(void)state;
 	struct runner *r = open_with("tiny-pair/target", "fp32", 1, 0);
-	int64_t fixed = runner_estimate(r, 0, 0, 0, 0).total_bytes;
+	int64_t fixed = runner_estimate(r, 0, NULL, 0, 0, 0).total_bytes;
 	runner_close(r);
 	r = open_with("tiny-pair/target", "fp32", 1, fixed + (2 << 20));
 	char *context = dialect_context(400), text[64];

@@ -50,7 +50,8 @@ INLINE float load_channel(const void *base, int64_t at, bool bf16)
 	return bf16 ? bf16_to(((const uint16_t *)base)[at]) : ((const float *)base)[at];
 }
 
-/* Keys [first, first+n) to kp[key / TILE_COLS][d][TILE_COLS]. Columns behind n in the last group of VL repeat the last key: they are masked. */
+/* Keys [first, first+n) to kp[key / TILE_COLS][d][TILE_COLS]. Columns behind n in the last group of VL repeat the last key: they
+ * are masked. */
 INLINE void pack_keys_as(bool bf16, float *kp, const struct segment *s, int64_t first, int64_t n, int d)
 {
 	for (int64_t j = 0; j < n; j += VL) {
@@ -93,9 +94,11 @@ INLINE void pack_values_as(bool bf16, float *vp, const struct segment *s, int64_
 		int64_t row = row_of(s, first + key) * d;
 		int t = 0;
 		for (; t + VL <= d; t += VL)
-			vf_store(vp + (t / TILE_COLS * ATTN_BLOCK + key) * TILE_COLS + t % TILE_COLS, load_channels(s->v, row + t, bf16));
+			vf_store(vp + (t / TILE_COLS * ATTN_BLOCK + key) * TILE_COLS + t % TILE_COLS,
+				load_channels(s->v, row + t, bf16));
 		for (; t < d_pad; t++)
-			vp[(t / TILE_COLS * ATTN_BLOCK + key) * TILE_COLS + t % TILE_COLS] = t < d ? load_channel(s->v, row + t, bf16) : 0;
+			vp[(t / TILE_COLS * ATTN_BLOCK + key) * TILE_COLS + t % TILE_COLS] =
+				t < d ? load_channel(s->v, row + t, bf16) : 0;
 	}
 }
 static void pack_values(float *vp, const struct segment *s, int64_t first, int64_t n, int d, bool bf16)
@@ -144,7 +147,7 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
 
 /* ---- attention ---- */
 
-struct online { /* of each row: */
+struct online {               /* of each row: */
 	float max[ATTN_ROWS]; /* largest logit so far, unscaled */
 	float sum[ATTN_ROWS]; /* of p relative to max */
 };
@@ -205,7 +208,8 @@ void ISA(attend)(const struct attend_item *a, void *scratch)
 				pack_values(vp, seg, b, n, d, a->bf16);
 			for (int64_t r0 = 0; r0 < rows; r0 += TILE_ROWS) {
 				int64_t tile_rows = rows - r0 < TILE_ROWS ? rows - r0 : TILE_ROWS;
-				int64_t keys = clamp(seen + (r0 + tile_rows - 1) / g * step - b, 0, n), width = round_up(keys, TILE_COLS);
+				int64_t keys = clamp(seen + (r0 + tile_rows - 1) / g * step - b, 0, n),
+					width = round_up(keys, TILE_COLS);
 				if (keys == 0)
 					continue;
 				logits_of(tile_rows, q + r0 * Q_LD, kp, keys, d, tile);
@@ -215,7 +219,8 @@ void ISA(attend)(const struct attend_item *a, void *scratch)
 						memset(tile + i * ATTN_BLOCK, 0, (size_t)width * sizeof *tile);
 						continue;
 					}
-					float rescale = softmax_row(tile + i * ATTN_BLOCK, n_seen, width, c, &state->max[r], &state->sum[r]);
+					float rescale = softmax_row(
+						tile + i * ATTN_BLOCK, n_seen, width, c, &state->max[r], &state->sum[r]);
 					if (rescale != 1 && a->out)
 						for (int64_t t = 0; t < d_pad; t += VL)
 							vf_store(out + r * d_pad + t, vf_load(out + r * d_pad + t) * rescale);

@@ -2,8 +2,8 @@
  *
  * Three forms of the same sum, chosen by what W is and how many rows there are:
  * - fp32 W: FMA from the panel.
- * - bf16 W: FMA after widening; many rows: a K block of the panel is widened once into scratch (L1) and used by all row tiles; few rows
- *   (decoding): widened in registers while W streams from memory. Both do the same FMAs in the same order.
+ * - bf16 W: FMA after widening; many rows: a K block of the panel is widened once into scratch (L1) and used by all row tiles;
+ * few rows (decoding): widened in registers while W streams from memory. Both do the same FMAs in the same order.
  * - bf16 pairs (avx512bf16): vdpbf16ps straight from the panel.
  * Partial sums between K blocks are kept in scratch in fp32: storing and loading them changes no bit. */
 #include "runners/device/cpu/kernels/simd.h"
@@ -113,7 +113,8 @@ static void widen_panel(float *dst, const uint32_t *src, int64_t kc)
 }
 
 /* c[rows][PANEL] of one row tile and the K block [k0, k0+kc) of one panel. `wide`: the block as fp32, or NULL. */
-static void tile_of_panel(const struct linear_item *a, int64_t row, int64_t rows, const char *panel, const float *wide, int64_t k0, int64_t kc, float *c)
+static void tile_of_panel(const struct linear_item *a, int64_t row, int64_t rows, const char *panel, const float *wide,
+	int64_t k0, int64_t kc, float *c)
 {
 	const float *x = (const float *)a->x + row * a->k + k0 * rows; /* tiles before this one hold row * k values */
 #ifdef __AVX512BF16__
@@ -179,5 +180,6 @@ void ISA(linear)(const struct linear_item *a, void *scratch)
 	}
 	for (int64_t p = 0; p < panels; p++)
 		for (int64_t r = 0; r < a->rows; r += TILE_ROWS)
-			finish(a, sums + (p * a->rows + r) * PANEL, r, a->rows - r < TILE_ROWS ? a->rows - r : TILE_ROWS, p * PANEL);
+			finish(a, sums + (p * a->rows + r) * PANEL, r, a->rows - r < TILE_ROWS ? a->rows - r : TILE_ROWS,
+				p * PANEL);
 }

@@ -1,5 +1,6 @@
-/* simd.h: the one vocabulary the fast kernels are written in. GCC's vector types give the arithmetic; the few operations that have no
- * operator are named here for each width. Compiled once for each instruction set: KVB_ISA is its name, and ends every external name.
+/* simd.h: the one vocabulary the fast kernels are written in. GCC's vector types give the arithmetic; the few operations that
+ * have no operator are named here for each width. Compiled once for each instruction set: KVB_ISA is its name, and ends every
+ * external name.
  *
  * VL lanes of fp32; TILE_ROWS x (2 VL) is the register tile: 12 x 32 of 32 registers (AVX-512), 6 x 16 of 16 (AVX2). */
 #ifndef KVB_SIMD_H
@@ -148,9 +149,10 @@ INLINE vf vf_exp2(vf x)
 }
 static const float LOG2E = 1.44269504088896f;
 
-/* c[rows][TILE_COLS] (=|+=) a[rows][kc] * b[kc][TILE_COLS]: one accumulator an element, k ascending. rows must be a constant where
- * this is inlined. a: element (row, k) at row * a_row + k * a_k. */
-INLINE void tile_f32(int rows, const float *a, int64_t a_row, int64_t a_k, const float *b, int64_t b_ld, int64_t kc, float *c, int64_t c_ld, bool more)
+/* c[rows][TILE_COLS] (=|+=) a[rows][kc] * b[kc][TILE_COLS]: one accumulator an element, k ascending. rows must be a constant
+ * where this is inlined. a: element (row, k) at row * a_row + k * a_k. */
+INLINE void tile_f32(int rows, const float *a, int64_t a_row, int64_t a_k, const float *b, int64_t b_ld, int64_t kc, float *c,
+	int64_t c_ld, bool more)
 {
 	vf s0[TILE_ROWS], s1[TILE_ROWS];
 #pragma GCC unroll 12
@@ -177,37 +179,37 @@ INLINE void tile_f32(int rows, const float *a, int64_t a_row, int64_t a_k, const
 }
 
 /* Calls `call` with ROWS a constant equal to rows, so that the tile's loops unroll. */
-#define CASE_ROWS(n, call) \
-	case n: { \
-		enum { ROWS = n }; \
-		call; \
-		break; \
+#define CASE_ROWS(n, call)                                                                                                       \
+	case n: {                                                                                                                \
+		enum { ROWS = n };                                                                                               \
+		call;                                                                                                            \
+		break;                                                                                                           \
 	}
 #if defined __AVX512F__
-#define FOR_ROWS(rows, call) \
-	switch (rows) { \
-		CASE_ROWS(1, call) \
-		CASE_ROWS(2, call) \
-		CASE_ROWS(3, call) \
-		CASE_ROWS(4, call) \
-		CASE_ROWS(5, call) \
-		CASE_ROWS(6, call) \
-		CASE_ROWS(7, call) \
-		CASE_ROWS(8, call) \
-		CASE_ROWS(9, call) \
-		CASE_ROWS(10, call) \
-		CASE_ROWS(11, call) \
-		CASE_ROWS(12, call) \
+#define FOR_ROWS(rows, call)                                                                                                     \
+	switch (rows) {                                                                                                          \
+		CASE_ROWS(1, call)                                                                                               \
+		CASE_ROWS(2, call)                                                                                               \
+		CASE_ROWS(3, call)                                                                                               \
+		CASE_ROWS(4, call)                                                                                               \
+		CASE_ROWS(5, call)                                                                                               \
+		CASE_ROWS(6, call)                                                                                               \
+		CASE_ROWS(7, call)                                                                                               \
+		CASE_ROWS(8, call)                                                                                               \
+		CASE_ROWS(9, call)                                                                                               \
+		CASE_ROWS(10, call)                                                                                              \
+		CASE_ROWS(11, call)                                                                                              \
+		CASE_ROWS(12, call)                                                                                              \
 	}
 #else
-#define FOR_ROWS(rows, call) \
-	switch (rows) { \
-		CASE_ROWS(1, call) \
-		CASE_ROWS(2, call) \
-		CASE_ROWS(3, call) \
-		CASE_ROWS(4, call) \
-		CASE_ROWS(5, call) \
-		CASE_ROWS(6, call) \
+#define FOR_ROWS(rows, call)                                                                                                     \
+	switch (rows) {                                                                                                          \
+		CASE_ROWS(1, call)                                                                                               \
+		CASE_ROWS(2, call)                                                                                               \
+		CASE_ROWS(3, call)                                                                                               \
+		CASE_ROWS(4, call)                                                                                               \
+		CASE_ROWS(5, call)                                                                                               \
+		CASE_ROWS(6, call)                                                                                               \
 	}
 #endif
 

@@ -1,0 +1,256 @@
+/* context.c: one context of the sweep: a job for the runner; each answer becomes a scored row in the store. */
+#include "harness/sweep.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void sweep_job_make(struct sweep_job *j, const struct sweep *s, const struct sweep_group *g, const struct task_context *c)
+{
+	const struct plan *p = s->plan;
+	j->questions = mem_new((size_t)c->n_questions, sizeof *j->questions);
+	for (int i = 0; i < c->n_questions; i++) {
+		const struct task_question *q = &c->questions[i];
+		j->questions[i] = (struct runner_question){
+			q->text, q->answer_prefix, q->max_new_tokens, (const char *const *)q->stops, q->n_stops};
+	}
+	j->variants = mem_new((size_t)p->n_variants, sizeof *j->variants);
+	for (int v = 0; v < p->n_variants; v++) {
+		const struct plan_method *m = &p->methods[p->variants[v].method];
+		j->variants[v] = (struct runner_variant){m->name, p->variants[v].retained, m->options};
+	}
+	j->job = (struct runner_job){
+		.system = c->system,
+		.context = c->text,
+		.chat = c->chat,
+		.questions = j->questions,
+		.n_questions = c->n_questions,
+		.variants = j->variants,
+		.n_variants = p->n_variants,
+		.protocol = !strcmp(g->protocol, "aware") ? PROTOCOL_AWARE : PROTOCOL_AGNOSTIC,
+	};
+}
+
+void sweep_job_free(struct sweep_job *j)
+{
+	free(j->questions);
+	free(j->variants);
+}
+
+struct asking { /* what the runner's callbacks need */
+	struct sweep *s;
+	const struct sweep_group *g;
+	const struct task_context *c;
+	bool *wanted;  /* [n_questions * n_variants]: still to be answered */
+	bool in_batch; /* rows are put but not committed */
+};
+
+static bool *wanted_at(const struct asking *k, int question, int variant)
+{
+	return &k->wanted[question * k->s->plan->n_variants + variant];
+}
+
+static char *json_of_ids(const int32_t *ids, int n)
+{
+	struct strbuf b = {0};
+	strbuf_puts(&b, "[");
+	for (int i = 0; i < n; i++)
+		strbuf_printf(&b, i ? ",%d" : "%d", ids[i]);
+	strbuf_puts(&b, "]");
+	return strbuf_take(&b);
+}
+
+static char *json_of_texts(char *const *texts, int n)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < n; i++)
+		json_array_append_new(list, json_string(texts[i]));
+	char *text = json_dumps(list, JSON_COMPACT);
+	json_decref(list);
+	return text;
+}
+
+/* The answer's score; what must never pass quietly turns the row into a failed one (NAN and a message). */
+static double judge(const struct asking *k, const struct runner_answer *a, char message[ERR_LEN])
+{
+	const struct task_question *q = &k->c->questions[a->question];
+	const struct plan_variant *v = &k->s->plan->variants[a->variant];
+	int heads = runner_info(k->s->runner)->layers * runner_info(k->s->runner)->kv_heads;
+	bool all_there = a->kept_total >= (int64_t)a->context_tokens * heads;
+	if (v->retained < 1 && all_there && a->context_tokens > 1 && !(a->flags & FLAG_ALL_KEPT))
+		return err_set(message, "pruning did not take place: r = %g, yet all %d context tokens are there", v->retained,
+			       a->context_tokens),
+		       NAN;
+	if (a->flags & FLAG_NAN)
+		return err_set(message, "the method's scores have NaN"), NAN;
+	const struct metric_def *m = q->metric ? metric_find(q->metric) : NULL;
+	if (!m)
+		return err_set(message, "there is no metric \"%s\"", q->metric ? q->metric : ""), NAN;
+	double score = m->score(a->text, q->answers, q->n_answers);
+	if (isnan(score))
+		err_set(message, "metric %s does not apply: no right answer is known", m->name);
+	return score;
+}
+
+static void count_answer(struct sweep_summary *sum, enum runner_status status, bool empty)
+{
+	int *counter[] = {[ANSWER_OK] = &sum->ok,
+		[ANSWER_FAILED] = &sum->failed,
+		[ANSWER_OOM] = &sum->oom,
+		[ANSWER_NOT_APPLICABLE] = &sum->not_applicable};
+	++*counter[status];
+	sum->empty += status == ANSWER_OK && empty;
+}
+
+/* Rows of one batch of answers are one commit: begun by the first, ended when the runner goes on to its next forward call. */
+static void put_row(struct asking *k, const struct store_sample *row)
+{
+	struct sweep *s = k->s;
+	if (*s->fault)
+		return;
+	if (!k->in_batch && store_begin(s->store, s->fault))
+		return;
+	k->in_batch = true;
+	store_put_sample(s->store, row, s->fault);
+}
+
+static void commit_rows(struct asking *k)
+{
+	if (!k->in_batch)
+		return;
+	k->in_batch = false;
+	char err[ERR_LEN];
+	if (store_commit(k->s->store, err) && !*k->s->fault)
+		err_set(k->s->fault, "%s", err);
+}
+
+static void answer_done(void *user, const struct runner_answer *a)
+{
+	struct asking *k = user;
+	struct sweep *s = k->s;
+	const struct task_question *q = &k->c->questions[a->question];
+	const struct runner_info *info = runner_info(s->runner);
+	char message[ERR_LEN] = "";
+	snprintf(message, sizeof message, "%s", a->message ? a->message : "");
+	enum runner_status status = a->status;
+	double score = status == ANSWER_OK ? judge(k, a, message) : NAN;
+	if (status == ANSWER_OK && isnan(score))
+		status = ANSWER_FAILED;
+	char *ids = json_of_ids(a->ids, a->n_ids), *gold = json_of_texts(q->answers, q->n_answers);
+	put_row(k, &(struct store_sample){
+			   .cell_id = k->g->cell_ids[a->variant],
+			   .run_id = s->run_id,
+			   .sample_id = q->id,
+			   .context_id = k->c->id,
+			   .status = sweep_status_name(status),
+			   .message = message,
+			   .prompt_sha256 = a->prompt_sha256,
+			   .answer = a->text ? a->text : "",
+			   .answer_ids = ids,
+			   .gold = gold,
+			   .question = q->text,
+			   .score = score,
+			   .finish = a->status != ANSWER_OK     ? "none"
+				     : a->finish == FINISH_STOP ? "stop"
+								: "length",
+			   .flags = a->flags,
+			   .prefix_tokens = a->prefix_tokens,
+			   .context_tokens = a->context_tokens,
+			   .question_tokens = a->question_tokens,
+			   .answer_tokens = a->n_ids,
+			   .depth = q->depth,
+			   .kept = a->kept,
+			   .n_kept = a->kept ? info->layers * info->kv_heads : 0,
+			   .kept_total = a->kept_total,
+			   .kv_bytes_full = a->kv_bytes_full,
+			   .kv_bytes_kept = a->kv_bytes_kept,
+			   .oom_bytes = a->oom_bytes,
+		   });
+	free(ids);
+	free(gold);
+	count_answer(&s->sum, status, a->flags & FLAG_EMPTY);
+	*wanted_at(k, a->question, a->variant) = false;
+}
+
+static bool answer_wanted(void *user, int question, int variant)
+{
+	return *wanted_at(user, question, variant);
+}
+
+static void answer_progress(void *user, const char *phase, int64_t done, int64_t total)
+{
+	progress_phase(((struct asking *)user)->s->progress, phase, done, total);
+}
+
+static bool answer_stop(void *user)
+{
+	struct asking *k = user;
+	commit_rows(k);
+	return *k->s->fault || k->s->stop();
+}
+
+/* Every pair that is still wanted becomes a failed row with this message. */
+static void fail_rest(struct asking *k, const char *message)
+{
+	for (int q = 0; q < k->c->n_questions; q++) {
+		for (int v = 0; v < k->s->plan->n_variants; v++) {
+			if (*wanted_at(k, q, v))
+				answer_done(k, &(struct runner_answer){
+						       .question = q, .variant = v, .status = ANSWER_FAILED, .message = message});
+		}
+	}
+	commit_rows(k);
+}
+
+int64_t sweep_context_tokens(const struct sweep_group *g, const struct task_context *c)
+{
+	return g->length_tokens ? g->length_tokens : (int64_t)strlen(c->text) / 4;
+}
+
+void sweep_find_missing(
+	const struct sweep *s, const struct sweep_group *g, const struct task_context *c, bool *wanted, struct sweep_work *work)
+{
+	int asked = 0;
+	for (int q = 0; q < c->n_questions; q++) {
+		int missing = 0;
+		for (int v = 0; v < s->plan->n_variants; v++) {
+			bool w = !s->present || !store_has_sample(s->present, g->cell_ids[v], c->questions[q].id);
+			missing += w;
+			if (wanted)
+				wanted[q * s->plan->n_variants + v] = w;
+		}
+		asked += missing > 0;
+		work->answers += missing;
+		work->answer_tokens += (int64_t)missing * c->questions[q].max_new_tokens;
+	}
+	int prefills = strcmp(g->protocol, "aware") ? asked > 0 : asked; /* aware: one for each question */
+	work->prefill_tokens += prefills * sweep_context_tokens(g, c);
+}
+
+int sweep_context_run(struct sweep *s, const struct sweep_group *g, const struct task_context *c)
+{
+	struct asking k = {
+		.s = s, .g = g, .c = c, .wanted = mem_new((size_t)c->n_questions * (size_t)s->plan->n_variants, sizeof(bool))};
+	char err[ERR_LEN] = "";
+	int rc = 0;
+	struct sweep_work work = {0};
+	sweep_find_missing(s, g, c, k.wanted, &work);
+	if (work.answers) {
+		struct sweep_job j;
+		sweep_job_make(&j, s, g, c);
+		j.job.user = &k;
+		j.job.wanted = answer_wanted;
+		j.job.done = answer_done;
+		j.job.progress = answer_progress;
+		j.job.stop = answer_stop;
+		rc = runner_answer(s->runner, &j.job, err);
+		commit_rows(&k);
+		if (rc != 1 && !*s->fault)
+			fail_rest(&k, rc ? err : "the runner gave no answer");
+		sweep_job_free(&j);
+		progress_add(s->progress, work.prefill_tokens + work.answer_tokens);
+	}
+	free(k.wanted);
+	return *s->fault ? -1 : rc == 1;
+}

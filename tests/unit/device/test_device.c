@@ -1,0 +1,134 @@
+/* Opening, choice of instruction set, memory limits, the thread pool. */
+#include "tests/unit/device/fixture.h"
+
+#include "runners/device/pool.h"
+
+static void test_open(void **state)
+{
+	(void)state;
+	struct device *d;
+	char err[ERR_LEN];
+	assert_int_equal(device_open(&d, &(struct device_options){.name = "auto"}, err), 0);
+	print_message("%s, %s (%s), %d threads\n", device_name(d), device_isa(d), device_isa_why(d), device_threads(d));
+	assert_string_equal(device_name(d), "cpu");
+	assert_true(device_is_bf16(d) && device_threads(d) >= 1 && device_isa_why(d)[0]);
+	assert_string_equal(device_error(d), "");
+	assert_false(device_oom(d, NULL));
+	device_close(d);
+	device_close(NULL);
+	static const struct {
+		struct device_options o;
+		const char *says;
+	} wrong[] = {{{.name = "tpu"}, "tpu"}, {{.precision = "fp8"}, "fp8"}, {{.isa = "sse9"}, "sse9"},
+		{{.isa = "amx"}, "not built in"}, {{.memory_bytes = 100}, "out of memory"}};
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(device_open(&d, &wrong[i].o, err), -1);
+		assert_null(d);
+		assert_non_null(strstr(err, wrong[i].says));
+	}
+}
+
+static void test_memory_limit(void **state)
+{
+	(void)state;
+	struct device *d;
+	char err[ERR_LEN];
+	assert_int_equal(
+		device_open(&d, &(struct device_options){.threads = 1, .precision = "fp32", .memory_bytes = 4 << 20}, err), 0);
+	int64_t open = device_bytes(d), asked = 0;
+	assert_true(open > 0);
+	struct tensor *a = tensor_new(d, 256, 1024); /* 1 MB */
+	assert_non_null(a);
+	assert_int_equal(device_bytes(d), open + (1 << 20));
+	assert_null(tensor_new(d, 1024, 1024));
+	assert_true(device_oom(d, &asked));
+	assert_int_equal(asked, 4 << 20);
+	assert_non_null(strstr(device_error(d), "out of memory"));
+	int64_t cap = 100000;
+	assert_null(kv_new(d, 1, 1, 64, &cap));
+	assert_null(weight_new(d, 4096, 1024, matrix_rows, NULL, err));
+	assert_non_null(strstr(err, "out of memory"));
+	assert_int_equal(device_bytes(d), open + (1 << 20)); /* what failed left nothing */
+	tensor_free(a);
+	assert_int_equal(device_bytes(d), open);
+	assert_true(device_peak_bytes(d) >= open + (1 << 20));
+	device_peak_reset(d);
+	assert_int_equal(device_peak_bytes(d), open);
+	struct queue *q = queue_new(d);
+	struct tensor *one = tensor_new(d, 1, 1);
+	assert_int_equal(tensor_read(q, one, 0, 2, NULL), -1);
+	assert_false(device_oom(d, &asked)); /* the last failure was another */
+	tensor_free(one);
+	queue_free(q);
+	device_close(d);
+}
+
+struct counts {
+	int64_t n;
+	int seen[5000];
+	int64_t value[5000];
+};
+static void count(void *arg, int64_t i)
+{
+	struct counts *c = arg;
+	c->seen[i]++;
+	c->value[i] = i * c->n;
+}
+static void count_pool(void *arg, int64_t i, int thread)
+{
+	assert_in_range(thread, 0, 7);
+	count(arg, i);
+}
+
+static void test_pool(void **state)
+{
+	(void)state;
+	static struct counts c;
+	for (int threads = 1; threads <= 8; threads *= 2) {
+		struct pool *p = pool_new(threads);
+		assert_non_null(p);
+		assert_int_equal(pool_threads(p), threads);
+		for (int64_t job = 0; job < 300; job++) {
+			c = (struct counts){.n = job % 7 == 0 ? 5000 : job % 20};
+			pool_run(p, c.n, count_pool, &c);
+			for (int64_t i = 0; i < 5000; i++) {
+				assert_int_equal(c.seen[i], i < c.n);
+				assert_int_equal(c.value[i], i < c.n ? i * c.n : 0);
+			}
+		}
+		pool_free(p);
+	}
+	struct device *d = open_device("reference", "fp32", 3);
+	c = (struct counts){.n = 4999};
+	device_parallel(d, c.n, count, &c);
+	for (int64_t i = 0; i < 5000; i++)
+		assert_int_equal(c.seen[i], i < c.n);
+	device_close(d);
+}
+
+static void test_peaks(void **state)
+{
+	(void)state;
+	if (getenv("KVB_SANITIZED")) {
+		print_message("[ SKIPPED  ] peaks: not under sanitizers\n");
+		return;
+	}
+	struct device *d = open_device(NULL, "bf16", 0);
+	struct device_peaks p;
+	int64_t before = device_bytes(d);
+	device_peaks(d, &p);
+	assert_true(p.fma_f32 > 1e9 && p.read_bytes > 1e8 && p.dot_bf16 >= 0);
+	assert_int_equal(device_bytes(d), before);
+	device_close(d);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_open),
+		cmocka_unit_test(test_memory_limit),
+		cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_peaks),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
