@@ -14,7 +14,7 @@ CC ?= gcc
 OPT ?= -O2 -g
 WARN := -Wall -Wextra -Werror -Wno-missing-field-initializers
 CFLAGS_ALL := -std=c11 -D_GNU_SOURCE -pthread -fno-math-errno -ffp-contract=off $(OPT) $(WARN) $(SAN) -I. -MMD -MP
-LIBS := -ljansson -lsqlite3 -lpcre2-8 -lutf8proc -lcrypto -lpthread -lm
+LIBS := -ljansson -lsqlite3 -lpcre2-8 -lutf8proc -lcrypto -lzip -lcurl -lpthread -lm
 
 # One archive a folder. A test of a folder links that folder's archive and what stands below it (order matters to ld).
 MODULES := harness report results tasks runners runners/methods runners/forward runners/device runners/model harness/base
@@ -49,7 +49,8 @@ kvbench: $(BUILD)/kvbench
 	cp $< $@
 
 $(BUILD)/kvbench: $(BUILD)/harness/main.o $(BUILD)/version.o $(BUILD)/resources.o $(archives)
-	$(CC) $(CFLAGS_ALL) -o $@ $(filter %.o,$^) -Wl,--start-group $(archives) -Wl,--end-group $(LIBS)
+	@echo '  LD $@'
+	@$(CC) $(CFLAGS_ALL) -o $@ $(filter %.o,$^) -Wl,--start-group $(archives) -Wl,--end-group $(LIBS)
 
 define archive_rule
 $(call archive,$(1)): $(call objects,$(1)) $(if $(filter runners/device,$(1)),$(objs_kernels))
@@ -61,12 +62,14 @@ $(foreach m,$(MODULES),$(eval $(call archive_rule,$(m))))
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -c $< -o $@
+	@echo '  CC $<'
+	@$(CC) $(CFLAGS_ALL) -c $< -o $@
 
 define kernel_rule
 $(BUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
-	$(CC) $(CFLAGS_ALL) $(flags_$(1)) -O3 -DKVB_ISA=$(1) -c $$< -o $$@
+	@echo '  CC $$< ($(1))'
+	@$(CC) $(CFLAGS_ALL) $(flags_$(1)) -O3 -DKVB_ISA=$(1) -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call kernel_rule,$(i))))
 
@@ -77,13 +80,13 @@ $(BUILD)/version.c: FORCE
 	@printf 'const char kvbench_version[] = "%s";\nconst char kvbench_build_flags[] = "%s";\n' '$(VERSION)' '$(CC) $(OPT) $(SAN)' > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 $(BUILD)/version.o: $(BUILD)/version.c
-	$(CC) $(CFLAGS_ALL) -c $< -o $@
+	@$(CC) $(CFLAGS_ALL) -c $< -o $@
 # Files that travel inside the program (the schema, so far): an array of bytes each.
 $(BUILD)/resources.c: results/schema.sql
 	@mkdir -p $(@D)
 	@{ printf 'const char results_schema_sql[] = {'; od -An -v -tu1 results/schema.sql | sed 's/\([0-9][0-9]*\)/\1,/g'; printf '0};\n'; } > $@
 $(BUILD)/resources.o: $(BUILD)/resources.c
-	$(CC) $(CFLAGS_ALL) -c $< -o $@
+	@$(CC) $(CFLAGS_ALL) -c $< -o $@
 
 # Tests: tests/unit/FOLDER/test_X.c is one cmocka program; it links everything (archives only give what is used).
 tests_src := $(wildcard tests/unit/*/test_*.c)
@@ -93,23 +96,25 @@ below_model := runners/model harness/base
 below_device := runners/device harness/base
 below_forward := runners/forward runners/device runners/model harness/base
 below_methods := runners runners/methods runners/forward runners/device runners/model harness/base
-below_runners := $(below_methods)
+below_runners := tasks $(below_methods)
 below_tasks := tasks harness/base
 below_results := results harness/base
-below_report := report results harness/base
+below_report := report results tasks harness/base
 below_harness := $(MODULES)
 # Files beside the tests of a folder that are no test_*.c are helpers of all of them.
 helpers = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/$(1)/test_%.c,$(wildcard tests/unit/$(1)/*.c)))
 define test_rule
 $(BUILD)/tests/$(1)/%: $(BUILD)/tests/unit/$(1)/%.o $(call helpers,$(1)) $(BUILD)/version.o $(BUILD)/resources.o $(foreach m,$(below_$(1)),$(call archive,$(m)))
 	@mkdir -p $$(@D)
-	$(CC) $(CFLAGS_ALL) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group -lcmocka $(LIBS)
+	@echo '  LD $$@'
+	@$(CC) $(CFLAGS_ALL) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group -lcmocka $(LIBS)
 endef
 $(foreach t,base model device forward methods runners tasks results report harness,$(eval $(call test_rule,$(t))))
-$(BUILD)/tests/unit/%.o: tests/unit/%.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -c $< -o $@
 .PRECIOUS: $(BUILD)/tests/unit/%.o $(BUILD)/%.o
+# The hub client's tests talk to a server of our own on the loopback (tests/hubserver); it is also a program, for tests/e2e/fetch.sh.
+$(filter $(BUILD)/tests/harness/test_hub%,$(tests_bin)): $(BUILD)/tests/hubserver/hubserver.o
+$(BUILD)/hubserver: $(BUILD)/tests/hubserver/main.o $(BUILD)/tests/hubserver/hubserver.o $(call archive,harness/base)
+	$(CC) $(CFLAGS_ALL) -o $@ $^ $(LIBS)
 # one folder's tests: make test-model
 test-%: FORCE
 	@$(MAKE) --no-print-directory $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/$*/test_*.c))
@@ -117,7 +122,7 @@ test-%: FORCE
 
 setup:
 	@tests/setup.sh
-tests-built: $(tests_bin)
+tests-built: $(tests_bin) $(BUILD)/hubserver
 test: setup
 	@$(MAKE) --no-print-directory -j$(shell nproc) all tests-built
 	@tests/run.sh tests/check_layers.sh $(tests_bin) $(wildcard tests/e2e/*.sh)
@@ -141,7 +146,7 @@ FUZZ_SECONDS ?= 60
 fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
 fuzz:
 	@tests/setup.sh fuzz
-	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang OPT='-O1 -g' SAN='-fsanitize=address,undefined,fuzzer-no-link' $(patsubst tests/fuzz/%.c,build/fuzz/bin/%,$(fuzz_src))
+	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang OPT='-O1 -g' SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined' $(patsubst tests/fuzz/%.c,build/fuzz/bin/%,$(fuzz_src))
 	@for t in $(patsubst tests/fuzz/fuzz_%.c,%,$(fuzz_src)); do \
 		mkdir -p build/fuzz/corpus/$$t; \
 		build/fuzz/bin/fuzz_$$t -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -print_final_stats=1 build/fuzz/corpus/$$t tests/fuzz/seeds/$$t || exit 1; done

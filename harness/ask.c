@@ -1,5 +1,6 @@
 /* ask.c: `kvbench ask`: the quickest look at what pruning does to one's own text: one question, many methods, answers side by
  * side with what was kept and the time to first token. `--user-file` gives a whole user turn to the full cache instead. */
+#include "harness/models.h"
 #include "harness/verbs.h"
 
 #include <jansson.h>
@@ -197,8 +198,10 @@ static void print_json(const struct ask *k)
 					 "message", r->message, "finish", r->finish == FINISH_STOP ? "stop" : "length", "text",
 					 r->text, "ids", json_ids(r->ids, r->n_ids)));
 	}
-	json_t *all = json_pack("{s:s, s:i, s:o, s:o}", "target", runner_info(k->runner)->name, "context_tokens",
-		k->context_tokens, "prompt_ids", json_ids(k->prompt_ids, k->n_prompt), "answers", answers);
+	char *name = models_name(option_text(k->o, "target", ""), k->runner);
+	json_t *all = json_pack("{s:s, s:i, s:o, s:o}", "target", name, "context_tokens", k->context_tokens, "prompt_ids",
+		json_ids(k->prompt_ids, k->n_prompt), "answers", answers);
+	free(name);
 	json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	printf("\n");
 	json_decref(all);
@@ -236,7 +239,7 @@ static int run_ask(const struct options *o)
 	if (check_methods(&k, err))
 		goto cleanup;
 	code = EXIT_CELLS_FAILED;
-	if (runner_open(&k.runner, &ro, err) || read_texts(&k, err) || answer_all(&k, err))
+	if (models_open(&k.runner, &ro, err) || read_texts(&k, err) || answer_all(&k, err))
 		goto cleanup;
 	if (!strcmp(option_text(o, "format", "text"), "json"))
 		print_json(&k);

@@ -1,38 +1,70 @@
-/* bench.c: `kvbench bench`: tokens/s, GEMM and attention, each beside this machine's own measured peak. */
+/* bench.c: `kvbench bench`: tokens/s, GEMM and attention, each beside this machine's own measured peak, and beside other programs
+ * where the environment names them. */
+#include "harness/models.h"
 #include "harness/verbs.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static json_t *number_or_null(double x)
 {
 	return isnan(x) ? json_null() : json_real(x);
 }
 
-/* peer and ratio (another program's figure on the same machine) are filled by whoever measures one. */
 static void take_row(void *user, const struct runner_bench_row *r)
 {
-	printf("%-44s %12.2f %-10s", r->name, r->value, r->unit);
+	printf("%-44s %12.2f %-9s", r->name, r->value, r->unit);
 	if (!isnan(r->of_peak))
 		printf(" %5.1f %% of peak", 100 * r->of_peak);
+	if (!isnan(r->peer))
+		printf("%*s %.2f x %.2f", isnan(r->of_peak) ? 16 : 0, "", r->ratio, r->peer);
 	printf("\n");
 	fflush(stdout);
-	json_array_append_new(user, json_pack("{s:s, s:f, s:s, s:o, s:n, s:n}", "name", r->name, "value", r->value, "unit",
-					    r->unit, "of_peak", number_or_null(r->of_peak), "peer", "ratio"));
+	json_array_append_new(
+		user, json_pack("{s:s, s:f, s:s, s:o, s:o, s:o}", "name", r->name, "value", r->value, "unit", r->unit, "of_peak",
+			      number_or_null(r->of_peak), "peer", number_or_null(r->peer), "ratio", number_or_null(r->ratio)));
+}
+
+static void take_profile(void *user, const struct runner_profile_row *r)
+{
+	(void)user;
+	printf("%-20s %-22s %8lld calls %10.2f ms %5.1f %%", r->phase, r->operation, (long long)r->calls, (double)r->ns * 1e-6,
+		100 * r->share);
+	if (!isnan(r->of_peak))
+		printf(" %6.1f %% of peak (%s)", 100 * r->of_peak, r->bound);
+	printf("\n");
+	fflush(stdout);
+}
+
+static const char *from_environment(const char *name)
+{
+	const char *value = getenv(name);
+	return value && *value ? value : NULL;
 }
 
 static int run_bench(const struct options *o)
 {
 	struct runner_options ro;
+	struct model_paths found;
 	char err[ERR_LEN];
 	const char *out = option_text(o, "out", NULL);
 	json_t *rows = json_array();
+	struct runner_bench_options b = {.tokens = option_count(o, "tokens", 16384),
+		.peer_llama = from_environment("BENCH_PEER_LLAMA"),
+		.peer_torch = from_environment("BENCH_PEER_TORCH"),
+		.user = rows,
+		.row = take_row,
+		.profile = option_has(o, "profile") ? take_profile : NULL};
 	options_runner(o, &ro);
-	int rc = runner_bench(ro.target, &ro, take_row, rows, err);
+	ro.target = option_text(o, "target", RUNNER_BENCH_TARGET);
+	int rc = models_find(&ro, &found, err) ? -1 : runner_bench(&ro, &b, err);
 	if (!rc && out && json_dump_file(rows, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)))
 		rc = err_set(err, "cannot write %s", out);
 	json_decref(rows);
+	models_free(&found);
 	if (rc)
 		fprintf(stderr, "kvbench bench: %s\n", err);
 	return rc ? EXIT_CELLS_FAILED : EXIT_DONE;
@@ -40,12 +72,21 @@ static int run_bench(const struct options *o)
 
 static const struct option_def bench_options[] = {
 	OPTIONS_MODEL,
+	{"tokens", "N", "longest prefill (default 16384)"},
+	{"profile", NULL, "where the time of a prefill and of decoding goes, an operation a line"},
 	{"out", "FILE", "the rows as a JSON list as well (-o)"},
 };
 const struct verb verb_bench = {
 	.name = "bench",
 	.args = "",
 	.title = "tokens/s, GEMM and attention beside the measured peaks of this machine",
+	.help = "Without --target the shape of SmolLM2-135M with random weights is measured. Other programs run by turns with "
+		"kvbench when\n"
+		"the environment names them: BENCH_PEER_LLAMA=llama-bench (needs a .gguf target), BENCH_PEER_TORCH=python (torch "
+		"and\n"
+		"transformers, needs a folder or random: target and the source tree as working folder). A last figure `R x P` of "
+		"a row is its\n"
+		"ratio R to the peer's P in the same unit.\n",
 	.options = bench_options,
 	.n_options = sizeof bench_options / sizeof *bench_options,
 	.run = run_bench,

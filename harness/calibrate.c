@@ -1,4 +1,5 @@
 /* calibrate.c: `kvbench calibrate kvzip-head`: the static head table that kvzip@head reads, from seeded NIAH contexts. */
+#include "harness/models.h"
 #include "harness/verbs.h"
 #include "tasks/task.h"
 
@@ -53,7 +54,7 @@ static int run_calibrate(const struct options *o)
 	int n = (int)option_count(o, "contexts", 8);
 	char **texts = mem_new((size_t)n, sizeof *texts);
 	options_runner(o, &ro);
-	int rc = runner_open(&r, &ro, err) || make_texts(r, o, texts, n, err) ||
+	int rc = models_open(&r, &ro, err) || make_texts(r, o, texts, n, err) ||
 		 runner_calibrate_heads(r, (const char *const *)texts, n, option_text(o, "folder", NULL), &path, err);
 	if (rc)
 		fprintf(stderr, "kvbench calibrate: %s\n", err);

@@ -10,10 +10,19 @@ void sweep_job_make(struct sweep_job *j, const struct sweep *s, const struct swe
 {
 	const struct plan *p = s->plan;
 	j->questions = mem_new((size_t)c->n_questions, sizeof *j->questions);
+	j->turns = c->multi_turn ? mem_new((size_t)c->n_questions, sizeof *j->turns) : NULL;
 	for (int i = 0; i < c->n_questions; i++) {
 		const struct task_question *q = &c->questions[i];
-		j->questions[i] = (struct runner_question){
-			q->text, q->answer_prefix, q->max_new_tokens, (const char *const *)q->stops, q->n_stops};
+		j->questions[i] = (struct runner_question){.text = q->text,
+			.history = i ? j->turns : NULL,
+			.n_history = c->multi_turn ? i : 0,
+			.answer_prefix = q->answer_prefix,
+			.max_new_tokens = q->max_new_tokens,
+			.min_new_tokens = q->min_new_tokens,
+			.stops = (const char *const *)q->stops,
+			.n_stops = q->n_stops};
+		if (c->multi_turn)
+			j->turns[i] = (struct runner_turn){q->text, q->golden};
 	}
 	j->variants = mem_new((size_t)p->n_variants, sizeof *j->variants);
 	for (int v = 0; v < p->n_variants; v++) {
@@ -23,6 +32,8 @@ void sweep_job_make(struct sweep_job *j, const struct sweep *s, const struct swe
 	j->job = (struct runner_job){
 		.system = c->system,
 		.context = c->text,
+		.drop_from = (int)c->drop_from,
+		.drop_tokens = (int)c->drop_tokens,
 		.chat = c->chat,
 		.questions = j->questions,
 		.n_questions = c->n_questions,
@@ -35,6 +46,7 @@ void sweep_job_make(struct sweep_job *j, const struct sweep *s, const struct swe
 void sweep_job_free(struct sweep_job *j)
 {
 	free(j->questions);
+	free(j->turns);
 	free(j->variants);
 }
 
@@ -71,6 +83,20 @@ static char *json_of_texts(char *const *texts, int n)
 	return text;
 }
 
+/* NAN and a message when the metric is not to be had or does not apply. */
+static double score_by(const char *metric, const struct task_question *q, const char *answer, char message[ERR_LEN])
+{
+	const struct metric_def *m = metric ? metric_find(metric) : NULL;
+	if (!m)
+		return err_set(message, "there is no metric \"%s\"", metric ? metric : ""), NAN;
+	if (metric_prepare(m, message))
+		return NAN;
+	double score = m->score(answer, q->answers, q->n_answers);
+	if (isnan(score))
+		err_set(message, "metric %s does not apply: no right answer is known", m->name);
+	return score;
+}
+
 /* The answer's score; what must never pass quietly turns the row into a failed one (NAN and a message). */
 static double judge(const struct asking *k, const struct runner_answer *a, char message[ERR_LEN])
 {
@@ -84,13 +110,7 @@ static double judge(const struct asking *k, const struct runner_answer *a, char 
 		       NAN;
 	if (a->flags & FLAG_NAN)
 		return err_set(message, "the method's scores have NaN"), NAN;
-	const struct metric_def *m = q->metric ? metric_find(q->metric) : NULL;
-	if (!m)
-		return err_set(message, "there is no metric \"%s\"", q->metric ? q->metric : ""), NAN;
-	double score = m->score(a->text, q->answers, q->n_answers);
-	if (isnan(score))
-		err_set(message, "metric %s does not apply: no right answer is known", m->name);
-	return score;
+	return score_by(q->metric, q, a->text, message);
 }
 
 static void count_answer(struct sweep_summary *sum, enum runner_status status, bool empty)
@@ -134,9 +154,14 @@ static void answer_done(void *user, const struct runner_answer *a)
 	char message[ERR_LEN] = "";
 	snprintf(message, sizeof message, "%s", a->message ? a->message : "");
 	enum runner_status status = a->status;
-	double score = status == ANSWER_OK ? judge(k, a, message) : NAN;
-	if (status == ANSWER_OK && isnan(score))
+	double score = status == ANSWER_OK ? judge(k, a, message) : NAN, also = NAN;
+	if (!isnan(score) && q->also)
+		also = score_by(q->also, q, a->text, message);
+	if (status == ANSWER_OK && (isnan(score) || (q->also && isnan(also)))) {
 		status = ANSWER_FAILED;
+		score = also = NAN;
+	}
+	int64_t cut = k->c->drop_tokens ? k->c->drop_tokens : k->c->cut_tokens;
 	char *ids = json_of_ids(a->ids, a->n_ids), *gold = json_of_texts(q->answers, q->n_answers);
 	put_row(k, &(struct store_sample){
 			   .cell_id = k->g->cell_ids[a->variant],
@@ -150,7 +175,11 @@ static void answer_done(void *user, const struct runner_answer *a)
 			   .answer_ids = ids,
 			   .gold = gold,
 			   .question = q->text,
+			   .metric = q->metric,
+			   .also_metric = q->also,
 			   .score = score,
+			   .also_score = also,
+			   .scorer_version = SCORER_VERSION,
 			   .finish = a->status != ANSWER_OK     ? "none"
 				     : a->finish == FINISH_STOP ? "stop"
 								: "length",
@@ -159,7 +188,14 @@ static void answer_done(void *user, const struct runner_answer *a)
 			   .context_tokens = a->context_tokens,
 			   .question_tokens = a->question_tokens,
 			   .answer_tokens = a->n_ids,
+			   .group = k->c->group,
+			   .truncation = !cut                ? NULL
+					 : k->c->drop_tokens ? "ids"
+							     : "text",
+			   .cut_tokens = cut,
 			   .depth = q->depth,
+			   .needle_token = q->needle_token,
+			   .needle_char = q->needle_char,
 			   .kept = a->kept,
 			   .n_kept = a->kept ? info->layers * info->kv_heads : 0,
 			   .kept_total = a->kept_total,
@@ -224,7 +260,8 @@ void sweep_find_missing(
 		work->answers += missing;
 		work->answer_tokens += (int64_t)missing * c->questions[q].max_new_tokens;
 	}
-	int prefills = strcmp(g->protocol, "aware") ? asked > 0 : asked; /* aware: one for each question */
+	bool shared = strcmp(g->protocol, "aware") || c->multi_turn; /* aware: one for each question, or for each session */
+	int prefills = shared ? asked > 0 : asked;
 	work->prefill_tokens += prefills * sweep_context_tokens(g, c);
 }
 
@@ -253,4 +290,27 @@ int sweep_context_run(struct sweep *s, const struct sweep_group *g, const struct
 	}
 	free(k.wanted);
 	return *s->fault ? -1 : rc == 1;
+}
+
+int sweep_context_failed(struct sweep *s, const struct sweep_group *g, int context, const char *message)
+{
+	char *id = text_format("c%d", context);
+	for (int v = 0; v < s->plan->n_variants && !*s->fault; v++) {
+		store_put_sample(s->store,
+			&(struct store_sample){.cell_id = g->cell_ids[v],
+				.run_id = s->run_id,
+				.sample_id = id,
+				.context_id = id,
+				.status = sweep_status_name(ANSWER_FAILED),
+				.message = message,
+				.score = NAN,
+				.scorer_version = SCORER_VERSION,
+				.depth = NAN,
+				.needle_token = -1,
+				.needle_char = -1},
+			s->fault);
+		count_answer(&s->sum, ANSWER_FAILED, false);
+	}
+	free(id);
+	return *s->fault ? -1 : 0;
 }

@@ -1,5 +1,6 @@
 /* doctor.c: `kvbench doctor`: what this machine offers and whether the embedded model runs on it. */
 #include "harness/environment.h"
+#include "harness/models.h"
 #include "harness/verbs.h"
 
 #include <stdio.h>
@@ -35,7 +36,7 @@ static int check_model(const struct options *o)
 	struct runner *r = NULL;
 	char err[ERR_LEN];
 	options_runner(o, &ro);
-	if (runner_open(&r, &ro, err)) {
+	if (models_open(&r, &ro, err)) {
 		printf("%-12s FAULT: %s\n", "model", err);
 		return EXIT_CELLS_FAILED;
 	}

@@ -2,6 +2,7 @@
  * cut short. It leaves out the quadratic part of attention and what batching saves: an order of size, not a promise. */
 #include "harness/dryrun.h"
 
+#include "harness/models.h"
 #include "harness/timing.h"
 
 #include <stdlib.h>
@@ -40,6 +41,7 @@ static struct probe probe_machine(struct sweep *s, const struct sweep_group *g)
 	char err[ERR_LEN];
 	if (!sweep_task_open(s, g, &task, err) && !task_context_make(task, 0, &c, err)) {
 		c.text[runner_cut_tokens(s->runner, c.text, strlen(c.text), PROBE_TOKENS)] = 0;
+		c.drop_tokens = 0;
 		struct sweep_job j;
 		sweep_job_make(&j, s, g, &c);
 		for (int v = 0; v < s->plan->n_variants && !s->stop(); v++) {
@@ -72,35 +74,18 @@ static void print_group(const struct sweep *s, const struct sweep_group *g)
 		timing_takes_group(s->plan, g) ? "  timed" : "");
 }
 
-/* What the longest context of this load needs, all variants of the plan together. */
-static struct runner_estimate estimate_memory(const struct sweep *s, int64_t tokens)
-{
-	const struct plan *p = s->plan;
-	struct runner_variant *v = mem_new((size_t)p->n_variants, sizeof *v);
-	for (int i = 0; i < p->n_variants; i++) {
-		const struct plan_method *m = &p->methods[p->variants[i].method];
-		v[i] = (struct runner_variant){m->name, p->variants[i].retained, m->options};
-	}
-	struct runner_estimate e = runner_estimate(s->runner, tokens, v, p->n_variants, 1, 32);
-	free(v);
-	return e;
-}
-
 static int print_load(struct sweep *s, char err[ERR_LEN])
 {
 	(void)err;
 	const struct runner_info *i = runner_info(s->runner);
-	printf("%s, %s, template %s: %d layers x %d KV heads x %d\n", i->name, s->precision, i->chat_template, i->layers,
+	char *name = models_name(s->pair->target, s->runner);
+	printf("%s, %s, template %s: %d layers x %d KV heads x %d\n", name, s->precision, i->chat_template, i->layers,
 		i->kv_heads, i->head_dim);
+	free(name);
 	printf("  %-36s %6s %8s %8s %12s %12s\n", "group", "cells", "samples", "present", "to prefill", "to decode");
-	int64_t longest = 0;
-	for (int g = 0; g < s->n_groups; g++) {
+	for (int g = 0; g < s->n_groups; g++)
 		print_group(s, &s->groups[g]);
-		longest = s->groups[g].longest_tokens > longest ? s->groups[g].longest_tokens : longest;
-	}
-	struct runner_estimate e = estimate_memory(s, longest);
-	printf("  longest context %lld tokens: KV cache %.1f MB, in all about %.1f MB of %.1f MB allowed\n", (long long)longest,
-		(double)(longest * i->kv_bytes_per_token) / 1e6, (double)e.total_bytes / 1e6, (double)e.limit_bytes / 1e6);
+	sweep_print_memory(s, stdout);
 	if (!s->n_groups)
 		return 0;
 	struct probe p = probe_machine(s, &s->groups[0]);

@@ -1,4 +1,5 @@
 /* list.c: `kvbench list KIND`: what exists, read from the same tables that run it. */
+#include "harness/models.h"
 #include "harness/verbs.h"
 #include "tasks/task.h"
 
@@ -47,7 +48,7 @@ static void list_tasks(const struct options *o)
 	(void)o;
 	for (size_t i = 0; i < task_def_count(); i++) {
 		const struct task_def *t = task_def_at(i);
-		printf("%-20s %s\n%-20s   parameters: %s\n", t->name, t->title, "", t->parameters);
+		printf("%-30s %s\n%-30s   parameters: %s\n", t->name, t->title, "", t->parameters);
 	}
 }
 
@@ -86,20 +87,6 @@ static void list_folder(const char *folder, const char *name, int depth)
 	}
 	if (d)
 		closedir(d);
-}
-
-/* Beside the executable, else below the working directory: as runner_open looks. Caller frees. */
-static char *models_folder(void)
-{
-	char exe[1024] = "";
-	ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-	exe[n > 0 ? n : 0] = 0;
-	char *slash = strrchr(exe, '/');
-	char *beside = text_format("%.*s/runners/model", (int)(slash ? slash - exe : 0), exe);
-	if (file_exists(beside))
-		return beside;
-	free(beside);
-	return text_copy("runners/model");
 }
 
 static void list_models(const struct options *o)

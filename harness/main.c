@@ -5,7 +5,8 @@
 #include <string.h>
 
 static const struct verb *const verbs[] = {
-	&verb_run, &verb_status, &verb_report, &verb_export, &verb_ask, &verb_list, &verb_doctor, &verb_bench, &verb_calibrate};
+	&verb_run, &verb_status, &verb_report, &verb_export, &verb_ask, &verb_list, &verb_doctor, &verb_bench, &verb_calibrate,
+	&verb_fetch, &verb_score};
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct {

@@ -52,7 +52,7 @@ int64_t bytes_parse(const char *text);
 /* Options of every verb that loads a model, and what they say. */
 /* clang-format off */
 #define OPTIONS_MODEL \
-	{"target", "MODEL", "folder, .gguf file, random:CONFIG.json, or an embedded name (default tiny-pair/target)"}, \
+	{"target", "MODEL", "folder, .gguf file, random:CONFIG.json, an embedded name (default tiny-pair/target), or ORG/NAME of the hub cache"}, \
 	{"proxy", "MODEL", "the proxy, where a method needs one"}, \
 	{"models", "DIR", "where model names are looked up (default: runners/model beside the executable)"}, \
 	{"precision", "P", "bf16 (default) or fp32"}, \

@@ -39,14 +39,16 @@ struct key {
 
 static const struct key plan_keys[] = {
 	{KEY(plan, title), TEXT, "heading of the report (default: the plan's file name)"},
-	{KEY(plan, targets), TEXTS, "models: folder, .gguf, random:CONFIG.json, or an embedded name such as tiny-pair/target"},
+	{KEY(plan, targets), TEXTS,
+		"models: folder, .gguf, random:CONFIG.json, an embedded name such as tiny-pair/target, or ORG/NAME of the hub "
+		"cache"},
 	{KEY(plan, pairs), PAIRS, "instead of targets: [{target, proxy}]"},
 	{"precision", offsetof(struct plan, precisions), TEXTS, "bf16 and/or fp32 (default bf16)"},
 	{KEY(plan, tasks), TASKS, "what is asked: names, or objects with the keys below"},
 	{KEY(plan, methods), METHODS, "names (snapkv, scorer@allocator) or {method, options}; full and random are always added"},
 	{KEY(plan, retained), SHARES, "shares of the context's entries to keep (default .1 .3 .5 .7)"},
 	{KEY(plan, protocols), TEXTS, "agnostic (pruned before the question is seen) and/or aware (default agnostic)"},
-	{KEY(plan, seed), COUNT, "of generated texts (default 1)"},
+	{KEY(plan, seed), COUNT, "of generated texts (default 1; RULER's upstream generator: 42, as upstream)"},
 	{KEY(plan, max_new_tokens), COUNT, "longest answer (default: the task's own)"},
 	{KEY(plan, timing), TIMING, "the timing pass, with the keys below"},
 	{KEY(plan, chat_template), TEXT, "a template's name, or raw (default: the model's own)"},
@@ -70,7 +72,13 @@ static const struct key task_keys[] = {
 	{KEY(plan_task, contexts), COUNT, "how many contexts (default: the task's, or all rows)"},
 	{KEY(plan_task, questions), COUNT, "questions a context"},
 	{KEY(plan_task, wording), TEXT, "NIAH: plain or tiny (default: tiny for the tiny pair's template, else plain)"},
-	{KEY(plan_task, path), TEXT, "data file or folder"},
+	{KEY(plan_task, path), TEXT, "data file or folder (default: where `kvbench fetch` puts it)"},
+	{KEY(plan_task, templates), TEXT, "LongBench, SCBench: folder of upstream's prompt texts (default: beside the data)"},
+	{KEY(plan_task, truncate), TEXT,
+		"LongBench: official (default: the prompt's middle as text) or ids (the context's middle tokens)"},
+	{KEY(plan_task, mode), TEXT, "SCBench: multi-turn (default) or multi-request"},
+	{KEY(plan_task, generator), TEXT, "RULER: own (default: our words), upstream (NVIDIA's files) or rows (a file in path)"},
+	{KEY(plan_task, release), TEXT, "RULER upstream: current (default) or oct2024, which made the published sets"},
 	{KEY(plan_task, depth), SHARE, "where a single needle lies (default: spread evenly)"},
 	{KEY(plan_task, needles), COUNT, "NIAH: needles in a context"},
 	{KEY(plan_task, values), COUNT, "NIAH: values of a key"},
@@ -519,6 +527,27 @@ static int check_names(const char *what, const struct texts *given, const char *
 	return 0;
 }
 
+/* Words a task takes from a list; whether it takes them at all, the task says. */
+static int check_choices(const struct plan_task *t, char err[ERR_LEN])
+{
+	const struct {
+		const char *what;
+		char *given;
+		const char *known[3];
+		size_t n;
+	} choices[] = {{"tasks: wording", t->wording, {"plain", "tiny"}, 2},
+		{"tasks: mode", t->mode, {"multi-turn", "multi-request"}, 2},
+		{"tasks: truncate", t->truncate, {"official", "ids"}, 2},
+		{"tasks: generator", t->generator, {"own", "upstream", "rows"}, 3},
+		{"tasks: release", t->release, {"current", "oct2024"}, 2}};
+	for (size_t i = 0; i < COUNT_OF(choices); i++) {
+		char *given = choices[i].given;
+		if (given && check_names(choices[i].what, &(struct texts){&given, 1}, choices[i].known, choices[i].n, err))
+			return -1;
+	}
+	return 0;
+}
+
 static int check_tasks(const struct plan *p, char err[ERR_LEN])
 {
 	size_t n = task_def_count();
@@ -529,6 +558,8 @@ static int check_tasks(const struct plan *p, char err[ERR_LEN])
 	for (int i = 0; i < p->n_tasks && !rc; i++)
 		rc = check_names("task", &(struct texts){&p->tasks[i].name, 1}, known, n, err);
 	free(known);
+	for (int i = 0; i < p->n_tasks && !rc; i++)
+		rc = check_choices(&p->tasks[i], err);
 	return rc;
 }
 
@@ -629,6 +660,7 @@ int plan_read(struct plan *p, const char *path, const char *const *overrides, in
 		rc = err_set(err, "the plan names targets and pairs: one of them, please");
 	if (!rc) {
 		p->json = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
+		p->seed_given = json_object_get(root, "seed") != NULL;
 		fill_defaults(p, path);
 		rc = check_plan(p, err);
 	}

@@ -25,7 +25,7 @@ struct plan_pair {
 };
 
 struct plan_task {
-	char *name, *path, *wording;                                       /* path, wording NULL = none given */
+	char *name, *path, *templates, *wording, *mode, *truncate, *generator, *release; /* but for the name: NULL = none given */
 	struct numbers lengths;                                            /* target tokens; 0 = the data's own length */
 	int contexts, questions, needles, values, queries, max_new_tokens; /* 0 = the task's default */
 	double depth;                                                      /* NAN = spread evenly */
@@ -61,7 +61,7 @@ struct plan {
 	struct plan_timing timing;
 	int64_t memory_bytes;
 	int seed, max_new_tokens, threads;
-	bool allow_long;
+	bool allow_long, seed_given;
 	char *json; /* the plan as it ran: file + overrides, canonical JSON */
 };
 

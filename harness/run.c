@@ -1,5 +1,6 @@
 /* run.c: `kvbench run PLAN`: reads the plan, opens the store, sweeps, reports. The same command again continues where it stopped.
  */
+#include "harness/database.h"
 #include "harness/dryrun.h"
 #include "harness/environment.h"
 #include "harness/sweep.h"
@@ -10,7 +11,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- signals: finish what is in flight, then stop with 75 ---- */
@@ -124,23 +124,6 @@ static char *argv_json(const struct options *o)
 	return text;
 }
 
-/* store.c has one error for it and one return value for all errors; these are its words. */
-static bool is_locked(const char *err)
-{
-	return strstr(err, "another kvbench is writing") || strstr(err, "another process keeps the database locked");
-}
-
-/* The database and its folder; an exit code. */
-static int open_database(struct store **store, const char *path, char err[ERR_LEN])
-{
-	const char *slash = strrchr(path, '/');
-	char *folder = slash && slash > path ? text_format("%.*s", (int)(slash - path), path) : text_copy(".");
-	mkdir(folder, 0777); /* when it fails, opening says why */
-	free(folder);
-	int rc = store_open(store, path, err);
-	return !rc ? EXIT_DONE : is_locked(err) ? EXIT_TRY_AGAIN : EXIT_CELLS_FAILED;
-}
-
 static int begin_run(struct store *store, const struct plan *p, const struct options *o, char run_id[33], char err[ERR_LEN])
 {
 	struct environment e;
@@ -202,7 +185,7 @@ static int run(const struct options *o)
 		code = dry_run(&p, o);
 		goto cleanup;
 	}
-	code = open_database(&s.store, p.db, err);
+	code = database_open(&s.store, p.db, err);
 	if (code)
 		goto cleanup;
 	s.present = s.store;

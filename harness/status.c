@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct line { /* one group: target x precision x task x length x protocol */
+struct line { /* one group: target x precision x task and its variant x length x mode x protocol */
 	char name[256];
 	int cells, cells_done, planned, answered, failed, oom, empty, timed;
 };
@@ -20,7 +20,9 @@ static struct line *line_of(struct lines *l, const struct cell_row *c)
 	char name[256], length[32] = "";
 	if (c->context_tokens)
 		snprintf(length, sizeof length, " %lld", (long long)c->context_tokens);
-	snprintf(name, sizeof name, "%s %s %s%s %s", c->target, c->precision, c->task, length, c->protocol);
+	bool single = !strcmp(c->mode, "single");
+	snprintf(name, sizeof name, "%s %s %s%s%s%s%s%s %s", c->target, c->precision, c->task, *c->task_variant ? " " : "",
+		c->task_variant, length, single ? "" : " ", single ? "" : c->mode, c->protocol);
 	for (int i = l->n; i-- > 0;) {
 		if (!strcmp(l->v[i].name, name))
 			return &l->v[i];

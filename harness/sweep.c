@@ -1,6 +1,8 @@
 /* sweep.c: see sweep.h. Reads bottom up: sweep_run, a load, its planning, a group. One context is in context.c. */
 #include "harness/sweep.h"
 
+#include "harness/models.h"
+#include "harness/task_data.h"
 #include "harness/timing.h"
 
 #include <jansson.h>
@@ -19,10 +21,11 @@ const char *sweep_status_name(enum runner_status status)
 
 void sweep_group_name(const struct sweep_group *g, char *out, size_t size)
 {
+	char length[32] = "";
 	if (g->length_tokens)
-		snprintf(out, size, "%s %lld %s", g->task->name, (long long)g->length_tokens, g->protocol);
-	else
-		snprintf(out, size, "%s %s", g->task->name, g->protocol);
+		snprintf(length, sizeof length, " %lld", (long long)g->length_tokens);
+	snprintf(out, size, "%s%s%s%s %s", g->task->name, length, g->task->mode ? " " : "", g->task->mode ? g->task->mode : "",
+		g->protocol);
 }
 
 void sweep_note(struct sweep *s, const char *fmt, ...)
@@ -71,6 +74,19 @@ static bool has_wordings(const char *task)
 	return false;
 }
 
+/* As the plan says, else where `kvbench fetch` puts the task's data. NULL = no data. Caller frees. */
+static char *data_path(const struct plan_task *t)
+{
+	return t->path ? text_copy(t->path) : task_data_path(t->name, t->generator);
+}
+
+/* 0: the task's own, which is what RULER's upstream rows are known by. */
+static uint64_t seed(const struct sweep *s, const struct plan_task *t)
+{
+	bool upstream = t->generator ? !strcmp(t->generator, "upstream") : !strncmp(t->name, "ruler-", 6) && t->path;
+	return s->plan->seed_given || !upstream ? (uint64_t)s->plan->seed : 0;
+}
+
 /* The wording the model understands, unless the plan says: the tiny pair speaks one dialect only. */
 static const char *wording(const struct sweep *s, const struct plan_task *t)
 {
@@ -82,9 +98,22 @@ static const char *wording(const struct sweep *s, const struct plan_task *t)
 int sweep_task_open(struct sweep *s, const struct sweep_group *g, struct task **out, char err[ERR_LEN])
 {
 	const struct plan_task *t = g->task;
+	bool raw = !strcmp(runner_info(s->runner)->chat_template, "raw");
+	struct runner_overhead around = runner_overhead(s->runner, !raw, NULL);
+	char *path = data_path(t);
 	struct task_request rq = {
 		.name = t->name,
-		.path = t->path,
+		.path = path,
+		.templates = t->templates,
+		.truncate = t->truncate,
+		.drops_ids = true,
+		.special_tokens = around.special,
+		.generator = t->generator,
+		.release = t->release,
+		.mode = t->mode,
+		.raw_prompt = raw,
+		.head_tokens = around.head,
+		.tail_tokens = around.tail,
 		.wording = wording(s, t),
 		.length_tokens = g->length_tokens,
 		.contexts = t->contexts,
@@ -93,17 +122,21 @@ int sweep_task_open(struct sweep *s, const struct sweep_group *g, struct task **
 		.values = t->values,
 		.queries = t->queries,
 		.depth = t->depth,
-		.seed = (uint64_t)s->plan->seed,
+		.seed = seed(s, t),
 		.max_new_tokens = t->max_new_tokens ? t->max_new_tokens : s->plan->max_new_tokens,
 		.count_tokens = count_tokens,
 		.cut_tokens = cut_tokens,
 		.user = s->runner,
 	};
-	return task_open(out, &rq, err);
+	int rc = task_open(out, &rq, err);
+	if (rc && !t->path && path)
+		task_data_hint(t->name, err);
+	free(path);
+	return rc;
 }
 
-/* What the plan asked of the task and could change an answer: part of the cell's identity. The path is not: the data's hash is.
- */
+/* What the plan asked of the task and could change an answer: part of the cell's identity. Paths are not: the hashes of data and
+ * prompts are; nor mode, generator and release: the task says itself what they came to. */
 static char *task_params(const struct sweep *s, const struct plan_task *t)
 {
 	json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "contexts", t->contexts, "questions", t->questions, "needles",
@@ -111,6 +144,8 @@ static char *task_params(const struct sweep *s, const struct plan_task *t)
 		t->max_new_tokens ? t->max_new_tokens : s->plan->max_new_tokens);
 	if (wording(s, t))
 		json_object_set_new(o, "wording", json_string(wording(s, t)));
+	if (t->truncate)
+		json_object_set_new(o, "truncate", json_string(t->truncate));
 	if (!isnan(t->depth))
 		json_object_set_new(o, "depth", json_real(t->depth));
 	char *text = json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS);
@@ -135,7 +170,7 @@ static int group_run(struct sweep *s, struct sweep_group *g)
 		struct task_context c;
 		if (task_context_make(task, i, &c, err)) {
 			sweep_note(s, "%s: context %d: %s", name, i, err);
-			s->sum.contexts_failed++;
+			rc = sweep_context_failed(s, g, i, err);
 			continue;
 		}
 		rc = s->stop() ? 1 : sweep_context_run(s, g, &c);
@@ -159,7 +194,7 @@ static const char *method_origin(const char *name)
 	return "";
 }
 
-static int put_group_cells(struct sweep *s, struct sweep_group *g, const char *task_id, char err[ERR_LEN])
+static int put_group_cells(struct sweep *s, struct sweep_group *g, const char *task_id, const char *mode, char err[ERR_LEN])
 {
 	const struct plan *p = s->plan;
 	for (int v = 0; v < p->n_variants; v++) {
@@ -176,10 +211,10 @@ static int put_group_cells(struct sweep *s, struct sweep_group *g, const char *t
 			.retained_ppm = p->variants[v].retained_ppm,
 			.context_tokens = g->length_tokens,
 			.protocol = g->protocol,
-			.mode = "single",
+			.mode = mode ? mode : "single",
 			.topology = "cpu",
 			.precision = s->precision,
-			.seed = (uint64_t)p->seed,
+			.seed = seed(s, g->task),
 			.measure_version = MEASURE_VERSION,
 			.samples_planned = g->samples};
 		if (store_put_cell(s->store, &cell, g->cell_ids[v], err))
@@ -193,43 +228,89 @@ static int put_cells(struct sweep *s, struct sweep_group *g, struct task *task, 
 	struct task_identity id;
 	task_identity(task, &id);
 	const struct metric_def *m = metric_find(id.metric);
-	char *params = task_params(s, g->task), task_id[SHA_LEN];
+	char *params = task_params(s, g->task), *path = data_path(g->task), task_id[SHA_LEN];
 	struct store_task row = {.name = id.name,
 		.metric = id.metric,
 		.data_sha256 = id.data_sha256,
 		.template_sha256 = id.template_sha256,
 		.params = params,
+		.variant = id.variant,
+		.data_state = task_data_state(id.name, path),
 		.version = id.version,
-		.scorer_version = SCORER_VERSION,
 		.binary_metric = m && m->binary};
 	g->cell_ids = mem_new((size_t)s->plan->n_variants, sizeof *g->cell_ids);
 	int rc = store_begin(s->store, err);
 	if (!rc) {
 		rc = store_put_task(s->store, &row, task_id, err);
-		rc = rc ? rc : put_group_cells(s, g, task_id, err);
+		rc = rc ? rc : put_group_cells(s, g, task_id, id.mode, err);
 		rc = store_commit(s->store, rc ? NULL : err) ? -1 : rc;
 	}
 	free(params);
+	free(path);
 	return rc;
 }
 
-/* Makes every context once: first to count samples, which the cells record, then to see which of them the store lacks. */
+/* The names of a group's samples, to see that they differ: a second one of the same name would never be stored. */
+struct sample_names {
+	char **v;
+	size_t n;
+};
+
+static void names_add(struct sample_names *a, const struct task_context *c)
+{
+	a->v = mem_grow(a->v, a->n + (size_t)c->n_questions, sizeof *a->v);
+	for (int q = 0; q < c->n_questions; q++)
+		a->v[a->n++] = text_copy(c->questions[q].id);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Frees the names; -1 when two are equal. */
+static int names_check(struct sample_names *a, char err[ERR_LEN])
+{
+	int rc = 0;
+	if (a->n)
+		qsort(a->v, a->n, sizeof *a->v, by_name);
+	for (size_t i = 1; i < a->n && !rc; i++)
+		if (!strcmp(a->v[i - 1], a->v[i]))
+			rc = err_set(err, "two samples are called %s: give the rows ids of their own", a->v[i]);
+	for (size_t i = 0; i < a->n; i++)
+		free(a->v[i]);
+	free(a->v);
+	return rc;
+}
+
+/* Makes every context once: first to count samples, which the cells record, then to see which of them the store lacks. One that
+ * cannot be made counts as one sample. -1: none can. */
 static int group_count(struct sweep *s, struct sweep_group *g, struct task *task, bool samples, char err[ERR_LEN])
 {
+	int failed = 0;
+	struct sample_names names = {0};
 	for (int i = 0; i < g->contexts; i++) {
 		struct task_context c;
-		if (task_context_make(task, i, &c, err))
-			return -1;
+		char why[ERR_LEN];
 		progress_phase(s->progress, "plan", i, g->contexts);
-		if (samples)
+		if (task_context_make(task, i, &c, why)) {
+			g->samples += samples;
+			g->missing.answers += samples ? 0 : s->plan->n_variants;
+			failed++;
+			if (failed == g->contexts)
+				return err_set(err, "%s", why);
+			continue;
+		}
+		if (samples) {
 			g->samples += c.n_questions;
-		else
+			names_add(&names, &c);
+		} else
 			sweep_find_missing(s, g, &c, NULL, &g->missing);
 		int64_t tokens = sweep_context_tokens(g, &c);
 		g->longest_tokens = tokens > g->longest_tokens ? tokens : g->longest_tokens;
 		task_context_free(&c);
 	}
-	return 0;
+	return names_check(&names, err);
 }
 
 /* 0 planned, 1 the task cannot be had (noted), -1 the store failed. */
@@ -283,12 +364,16 @@ static int load_plan(struct sweep *s, char err[ERR_LEN])
 static int put_model(struct sweep *s, const char *role, const char *path, char id[SHA_LEN], char err[ERR_LEN])
 {
 	const struct runner_info *i = runner_info(s->runner);
-	if (!strcmp(role, "target"))
-		return store_put_model(s->store,
-			&(struct store_model){role, i->name, i->path, i->arch, i->dtype, i->model_sha256, i->tokenizer_sha256,
+	if (!strcmp(role, "target")) {
+		char *name = models_name(s->pair->target, s->runner);
+		int rc = store_put_model(s->store,
+			&(struct store_model){role, name, i->path, i->arch, i->dtype, i->model_sha256, i->tokenizer_sha256,
 				i->chat_template, i->template_sha256, i->params, i->kv_bytes_per_token, i->layers, i->kv_heads,
 				i->head_dim},
 			id, err);
+		free(name);
+		return rc;
+	}
 	return store_put_model(s->store,
 		&(struct store_model){.role = role,
 			.name = path,
@@ -306,6 +391,7 @@ static int load_open(struct sweep *s, const struct plan_pair *pair, const char *
 {
 	const struct plan *p = s->plan;
 	s->precision = precision;
+	s->pair = pair;
 	progress_where(s->progress, pair->target);
 	progress_phase(s->progress, "load", 0, 1);
 	struct runner_options o = {.target = pair->target,
@@ -318,7 +404,7 @@ static int load_open(struct sweep *s, const struct plan_pair *pair, const char *
 		.memory_bytes = p->memory_bytes,
 		.allow_long = p->allow_long,
 		.chat_template = p->chat_template};
-	return runner_open(&s->runner, &o, err);
+	return models_open(&s->runner, &o, err);
 }
 
 static void load_close(struct sweep *s)
@@ -335,11 +421,30 @@ static void load_close(struct sweep *s)
 
 /* ---- the whole ---- */
 
+void sweep_print_memory(const struct sweep *s, FILE *to)
+{
+	const struct plan *p = s->plan;
+	struct runner_variant *v = mem_new((size_t)p->n_variants, sizeof *v);
+	int64_t longest = 0;
+	for (int g = 0; g < s->n_groups; g++)
+		longest = s->groups[g].longest_tokens > longest ? s->groups[g].longest_tokens : longest;
+	for (int i = 0; i < p->n_variants; i++) {
+		const struct plan_method *m = &p->methods[p->variants[i].method];
+		v[i] = (struct runner_variant){m->name, p->variants[i].retained, m->options};
+	}
+	struct runner_estimate e = runner_estimate(s->runner, longest, v, p->n_variants, 1, 32);
+	fprintf(to, "  longest context %lld tokens: KV cache %.1f MB, in all about %.1f MB of %.1f MB allowed\n", (long long)longest,
+		(double)e.kv_bytes / 1e6, (double)e.total_bytes / 1e6, (double)e.limit_bytes / 1e6);
+	free(v);
+}
+
 static int load_run(struct sweep *s, char err[ERR_LEN])
 {
 	int64_t tokens = 0;
 	for (int g = 0; g < s->n_groups; g++)
 		tokens += s->groups[g].missing.prefill_tokens + s->groups[g].missing.answer_tokens;
+	if (tokens && !s->progress->quiet)
+		sweep_print_memory(s, stderr);
 	progress_begin(s->progress, s->n_groups * s->plan->n_variants, tokens);
 	int rc = 0;
 	for (int g = 0; g < s->n_groups && !rc; g++)
@@ -351,6 +456,8 @@ static int load_run(struct sweep *s, char err[ERR_LEN])
 	if (!rc && s->plan->timing.enabled)
 		rc = timing_run(s, err);
 	progress_end(s->progress);
+	if (tokens && !s->progress->quiet)
+		fprintf(stderr, "  peak memory %.1f MB\n", (double)runner_peak_bytes(s->runner) / 1e6);
 	return rc;
 }
 

@@ -51,6 +51,7 @@ struct sweep {
 	/* the load in hand */
 	struct runner *runner;
 	const char *precision;
+	const struct plan_pair *pair;
 	char target_id[SHA_LEN], proxy_id[SHA_LEN]; /* proxy_id "" = none */
 	struct sweep_group *groups;
 	int n_groups;
@@ -60,6 +61,8 @@ struct sweep {
 int sweep_run(struct sweep *s, char err[ERR_LEN]);
 /* Opens and plans every load of the plan in turn and hands it to work (returns as sweep_run does); for the dry run. */
 int sweep_each_load(struct sweep *s, int (*work)(struct sweep *s, char err[ERR_LEN]), char err[ERR_LEN]);
+/* One line: what the longest context of the load needs, all variants of the plan together, before any of it is allocated. */
+void sweep_print_memory(const struct sweep *s, FILE *to);
 void sweep_free(struct sweep *s);
 bool sweep_failed(const struct sweep_summary *sum); /* exit code 1 */
 
@@ -72,13 +75,16 @@ int64_t sweep_context_tokens(
 	const struct sweep_group *g, const struct task_context *c); /* a quarter of its bytes where the task fixes none */
 /* Answers what is missing of one context. 0 done, 1 stopped, -1 the store failed (s->fault). */
 int sweep_context_run(struct sweep *s, const struct sweep_group *g, const struct task_context *c);
+/* A context that cannot be made: one failed row in every cell, in place of its questions. 0, or -1 (s->fault). */
+int sweep_context_failed(struct sweep *s, const struct sweep_group *g, int context, const char *message);
 /* Counts and notes answers at r = 1 that differ from the full cache's. -1 + err when the store failed. */
 int sweep_check_full(struct sweep *s, const struct sweep_group *g, char err[ERR_LEN]);
 /* The group's task with the load's tokenizer; a job over one of its contexts. */
 int sweep_task_open(struct sweep *s, const struct sweep_group *g, struct task **out, char err[ERR_LEN]);
-struct sweep_job { /* a job over one context: owns the questions and variants a runner_job points to */
+struct sweep_job { /* a job over one context: owns the questions, turns and variants a runner_job points to */
 	struct runner_job job;
 	struct runner_question *questions;
+	struct runner_turn *turns; /* of a multi-turn context: question k's history are the first k; NULL else */
 	struct runner_variant *variants;
 };
 void sweep_job_make(struct sweep_job *j, const struct sweep *s, const struct sweep_group *g, const struct task_context *c);

@@ -35,8 +35,9 @@ static int add_cell(void *user, const struct cell_row *row)
 	struct cell *c = &d->cells[d->n_cells++];
 	*c = (struct cell){.row = *row, .message = "", .kept_least = NAN, .kept_most = NAN};
 	const char **texts[] = {&c->row.cell_id, &c->row.target, &c->row.proxy, &c->row.method, &c->row.method_params,
-		&c->row.method_origin, &c->row.task, &c->row.task_params, &c->row.metric, &c->row.protocol, &c->row.mode,
-		&c->row.topology, &c->row.precision, &c->row.dtype};
+		&c->row.method_origin, &c->row.task, &c->row.task_params, &c->row.task_variant, &c->row.data_state,
+		&c->row.metric, &c->row.also_metric, &c->row.protocol, &c->row.mode, &c->row.topology, &c->row.precision,
+		&c->row.dtype};
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		*texts[i] = keep(d, *texts[i]);
 	for (int i = 0; i < N_PHASES; i++)
@@ -163,8 +164,21 @@ static int add_timing(void *user, const struct timing_row *t)
 	return 0;
 }
 
+/* Over the raw repetitions: medians of parts need not add up to the median of the whole. */
+static double parts_of_whole(const struct loading *l)
+{
+	double parts = 0, whole = 0;
+	for (int p = 0; p < N_PARTS; p++)
+		for (int i = 0; i < l->n[p]; i++)
+			parts += l->x[p][i];
+	for (int i = 0; i < l->n[TTFT]; i++)
+		whole += l->x[TTFT][i];
+	return parts / whole;
+}
+
 static void summarise_times(struct loading *l)
 {
+	l->c->parts_of_whole = parts_of_whole(l);
 	for (int p = 0; p < N_PHASES; p++) {
 		l->c->time[p] = (struct spread){stats_quantile(l->x[p], l->n[p], .5), stats_quantile(l->x[p], l->n[p], .1),
 			stats_quantile(l->x[p], l->n[p], .9), l->n[p]};
@@ -251,12 +265,17 @@ static void label_variants(struct data *d)
 
 /* ---- panels ---- */
 
+bool data_same_setting(const struct cell_row *a, const struct cell_row *b)
+{
+	return same_text(a->target, b->target) && same_text(a->protocol, b->protocol) && same_text(a->mode, b->mode) &&
+	       same_text(a->topology, b->topology) && same_text(a->precision, b->precision) && same_text(a->dtype, b->dtype) &&
+	       a->seed == b->seed && a->measure_version == b->measure_version;
+}
+
 static bool same_figure(const struct cell_row *a, const struct cell_row *b)
 {
-	return same_text(a->target, b->target) && same_text(a->task, b->task) && same_text(a->task_params, b->task_params) &&
-	       same_text(a->metric, b->metric) && same_text(a->protocol, b->protocol) && same_text(a->mode, b->mode) &&
-	       same_text(a->topology, b->topology) && same_text(a->precision, b->precision) && same_text(a->dtype, b->dtype) &&
-	       a->seed == b->seed && a->measure_version == b->measure_version && a->scorer_version == b->scorer_version;
+	return same_text(a->task, b->task) && same_text(a->task_params, b->task_params) &&
+	       same_text(a->task_variant, b->task_variant) && same_text(a->metric, b->metric) && data_same_setting(a, b);
 }
 
 static bool same_panel(const struct cell_row *a, const struct cell_row *b)
@@ -329,8 +348,9 @@ static void title_panels(struct data *d)
 		char length[48] = "";
 		if (r->context_tokens > 0)
 			snprintf(length, sizeof length, " · %lld tokens", (long long)r->context_tokens);
-		snprintf(p->title, sizeof p->title, "%.80s%s%s%.40s", r->task, length, strcmp(r->mode, "single") ? " · " : "",
-			strcmp(r->mode, "single") ? r->mode : "");
+		snprintf(p->title, sizeof p->title, "%.60s%s%s%.20s%s%.50s", r->task, length,
+			strcmp(r->mode, "single") ? " · " : "", strcmp(r->mode, "single") ? r->mode : "",
+			*r->task_variant ? " · " : "", r->task_variant);
 		int before = titles_before(d, i, p->title);
 		if (before > 0) {
 			size_t len = strlen(p->title);
@@ -396,6 +416,14 @@ bool cell_timed(const struct cell *c)
 int data_timed_ppm(const struct data *d, int panel)
 {
 	return commonest_ratio(d, panel, cell_timed);
+}
+
+const char *data_also_metric(const struct data *d, int panel)
+{
+	for (int i = 0; i < d->n_cells; i++)
+		if (d->cells[i].panel == panel && d->cells[i].row.also_metric)
+			return d->cells[i].row.also_metric;
+	return NULL;
 }
 
 /* ---- the whole ---- */

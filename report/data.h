@@ -39,6 +39,7 @@ struct cell {
 	double *kept; /* [layers * kv_heads] mean share of the context kept in each head; NULL = not known */
 	double kept_least, kept_most;
 	struct spread time[N_PHASES];
+	double parts_of_whole;         /* parts of all repetitions over their times to first token; 1 = nothing is missing */
 	const char *timed_by; /* the run */
 	int64_t decode_tokens, peak_bytes, kv_before, kv_after;
 	const char *message; /* of the first sample that was not ok; "" */
@@ -54,7 +55,7 @@ struct variant {
 struct panel {
 	const struct cell_row *row; /* any of its cells: everything but method and ratio */
 	int figure;
-	char title[160]; /* "niah-multikey · 2048 tokens"; unique within the protocol */
+	char title[208]; /* "niah-multikey · 2048 tokens"; unique within the protocol */
 };
 
 struct data {
@@ -73,6 +74,8 @@ struct data {
 int data_load(struct data *d, struct store *s, char err[ERR_LEN]);
 void data_free(struct data *d);
 
+/* Equal in everything but the task and the length. */
+bool data_same_setting(const struct cell_row *a, const struct cell_row *b);
 /* NULL = no such cell. */
 const struct cell *data_cell(const struct data *d, int panel, int variant, int ppm);
 /* The panel's control: "full" (at any ratio: 1) or "random" at ppm. NULL = not measured. */
@@ -83,6 +86,8 @@ const struct sample *cell_sample(const struct cell *c, const char *id);
 bool cell_timed(const struct cell *c);
 /* TTFT over the full cache's in the same process; NAN when they were not timed together. */
 double data_ttft_ratio(const struct data *d, const struct cell *c);
+/* The second metric of the panel's answers; NULL = they have one only. */
+const char *data_also_metric(const struct data *d, int panel);
 /* The ratio below 1 that most timed cells of the panel have (nearest to .3 among equals); 0 = none. */
 int data_timed_ppm(const struct data *d, int panel);
 

@@ -2,6 +2,7 @@
  * methods x ratios for each task, length and protocol. text: the same with the findings and flags, for a terminal. */
 #include "report/report.h"
 
+#include "report/averages.h"
 #include "report/summary.h"
 
 #include <jansson.h>
@@ -64,6 +65,8 @@ static struct row cell_values(const struct data *d, const struct cell *c)
 	put_text(&r, "precision", w->precision);
 	put_text(&r, "topology", w->topology);
 	put_text(&r, "task", w->task);
+	put_text(&r, "task_variant", w->task_variant);
+	put_text(&r, "data_state", w->data_state);
 	put_text(&r, "metric", w->metric);
 	put_whole(&r, "scorer_version", w->scorer_version);
 	put_whole(&r, "measure_version", w->measure_version);
@@ -77,6 +80,9 @@ static struct row cell_values(const struct data *d, const struct cell *c)
 	put_number(&r, "score", c->score.mean);
 	put_number(&r, "score_lo", c->score.lo);
 	put_number(&r, "score_hi", c->score.hi);
+	put_text(&r, "also_metric", w->also_metric);
+	put_number(&r, "also_score", w->also_mean);
+	put_whole(&r, "also_n", w->also_n);
 	put_whole(&r, "ok", w->ok);
 	put_whole(&r, "planned", w->planned);
 	put_whole(&r, "failed", w->failed);
@@ -84,6 +90,7 @@ static struct row cell_values(const struct data *d, const struct cell *c)
 	put_whole(&r, "not_applicable", w->not_applicable);
 	put_whole(&r, "empty", w->empty);
 	put_whole(&r, "ended_by_length", w->length_finish);
+	put_whole(&r, "cut", w->cut);
 	put_whole(&r, "kv_bytes_full", w->kv_bytes_full);
 	put_whole(&r, "kv_bytes_kept", w->kv_bytes_kept);
 	put_times(&r, d, c);
@@ -193,16 +200,18 @@ static void terminal_pad(struct strbuf *out, int used, int columns)
 	strbuf_printf(out, "%*s", used < columns ? columns - used : 1, "");
 }
 
-/* "0.98 [0.90, 1.00]", with n/N behind it when a part of the samples is missing. */
+/* "0.98 [0.90, 1.00]", then the second metric's mean, where there is one, and n/N when a part of the samples is missing. */
 static void score_text(char buf[128], const struct cell *c)
 {
-	char text[64];
+	char text[64], also[64] = "", part[32] = "";
+	*buf = 0;
 	if (!c)
-		*buf = 0;
-	else if (c->row.ok < c->row.planned)
-		snprintf(buf, 128, "%s (%d/%d)", format_interval(text, c->score), c->row.ok, c->row.planned);
-	else
-		snprintf(buf, 128, "%s", format_interval(text, c->score));
+		return;
+	if (c->row.also_metric)
+		snprintf(also, sizeof also, " / %.2f", c->row.also_mean);
+	if (c->row.ok < c->row.planned)
+		snprintf(part, sizeof part, " (%d/%d)", c->row.ok, c->row.planned);
+	snprintf(buf, 128, "%s%s%s", format_interval(text, c->score), also, part);
 }
 
 static bool variant_in(const struct data *d, int panel, int variant)
@@ -221,24 +230,29 @@ static int label_width(const struct data *d)
 	return most;
 }
 
+/* One cell's text in column k. */
+static void grid_cell(struct strbuf *out, const struct data *d, int k, const char *text, enum grid g)
+{
+	strbuf_printf(out, g == MARKDOWN ? " %s |" : g == LATEX ? " & %s" : "%s", text);
+	if (g == TERMINAL && k + 1 < d->n_ppm)
+		terminal_pad(out, width(text), 19);
+}
+
 static void grid_cells(struct strbuf *out, const struct data *d, int panel, int variant, enum grid g)
 {
 	char text[128];
 	for (int k = 0; k < d->n_ppm; k++) {
 		score_text(text, data_cell(d, panel, variant, d->ppm[k]));
-		strbuf_printf(out, g == MARKDOWN ? " %s |" : g == LATEX ? " & %s" : "%s", text);
-		if (g == TERMINAL && k + 1 < d->n_ppm)
-			terminal_pad(out, width(text), 19);
+		grid_cell(out, d, k, text, g);
 	}
 	strbuf_puts(out, g == LATEX ? " \\\\\n" : "\n");
 }
 
-static void grid_head(struct strbuf *out, const struct data *d, int panel, enum grid g)
+/* "TITLE, PROTOCOL, TARGET, ...", then the table's head. */
+static void grid_head(struct strbuf *out, const struct data *d, const char *const *words, int n_words, enum grid g)
 {
-	const struct panel *p = &d->panels[panel];
-	const char *words[] = {p->title, p->row->protocol, p->row->target, p->row->precision, p->row->metric};
 	strbuf_puts(out, g == MARKDOWN ? "### " : g == LATEX ? "% " : "");
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < n_words; i++) {
 		strbuf_puts(out, i ? ", " : "");
 		grid_text(out, g, words[i]);
 	}
@@ -269,22 +283,69 @@ static void grid_head(struct strbuf *out, const struct data *d, int panel, enum 
 	}
 }
 
+static void grid_row_head(struct strbuf *out, const struct data *d, int variant, enum grid g)
+{
+	strbuf_puts(out, g == MARKDOWN ? "| " : "");
+	grid_text(out, g, d->variants[variant].label);
+	if (g == TERMINAL)
+		terminal_pad(out, width(d->variants[variant].label), label_width(d) + 2);
+	strbuf_puts(out, g == MARKDOWN ? " |" : "");
+}
+
+static void grid_end(struct strbuf *out, enum grid g)
+{
+	strbuf_puts(out, g == LATEX ? "\\hline\n\\end{tabular}\n\n" : "\n");
+}
+
+static void grid_panel(struct strbuf *out, const struct data *d, int p, enum grid g)
+{
+	const struct cell_row *r = d->panels[p].row;
+	const char *also = data_also_metric(d, p);
+	char *metric = text_format("%s%s%s", r->metric, also ? " / " : "", also ? also : "");
+	grid_head(out, d, (const char *[]){d->panels[p].title, r->protocol, r->target, r->precision, metric}, 5, g);
+	free(metric);
+	for (int v = 0; v < d->n_variants; v++) {
+		if (!variant_in(d, p, v))
+			continue;
+		grid_row_head(out, d, v, g);
+		grid_cells(out, d, p, v, g);
+	}
+	grid_end(out, g);
+}
+
+static void grid_average(struct strbuf *out, const struct data *d, const struct average *a, enum grid g)
+{
+	grid_head(out, d, (const char *[]){a->title, a->row->protocol, a->row->target, a->row->precision}, 4, g);
+	for (int v = 0; v < d->n_variants; v++) {
+		const double *score = &a->score[v * d->n_ppm];
+		struct strbuf cells = {0};
+		bool any = false;
+		for (int k = 0; k < d->n_ppm; k++) {
+			char text[64] = "";
+			any = any || !isnan(score[k]);
+			if (!isnan(score[k]))
+				format_score(text, score[k]);
+			grid_cell(&cells, d, k, text, g);
+		}
+		if (any) {
+			grid_row_head(out, d, v, g);
+			strbuf_puts(out, cells.text);
+			strbuf_puts(out, g == LATEX ? " \\\\\n" : "\n");
+		}
+		strbuf_free(&cells);
+	}
+	grid_end(out, g);
+}
+
 static void export_grid(struct strbuf *out, const struct data *d, enum grid g)
 {
-	for (int p = 0; p < d->n_panels; p++) {
-		grid_head(out, d, p, g);
-		for (int v = 0; v < d->n_variants; v++) {
-			if (!variant_in(d, p, v))
-				continue;
-			strbuf_puts(out, g == MARKDOWN ? "| " : "");
-			grid_text(out, g, d->variants[v].label);
-			if (g == TERMINAL)
-				terminal_pad(out, width(d->variants[v].label), label_width(d) + 2);
-			strbuf_puts(out, g == MARKDOWN ? " |" : "");
-			grid_cells(out, d, p, v, g);
-		}
-		strbuf_puts(out, g == LATEX ? "\\hline\n\\end{tabular}\n\n" : "\n");
-	}
+	struct averages a;
+	averages_make(&a, d);
+	for (int p = 0; p < d->n_panels; p++)
+		grid_panel(out, d, p, g);
+	for (int i = 0; i < a.n; i++)
+		grid_average(out, d, &a.v[i], g);
+	averages_free(&a);
 }
 
 /* ---- the terminal ---- */

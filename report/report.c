@@ -264,6 +264,7 @@ static int build(struct strbuf *out, struct store *s, const char *title, char er
 		page_head(out, title);
 		page_summary(out, &d);
 		page_accuracy(out, &d);
+		page_averages(out, &d);
 		page_time(out, &d);
 		page_heads(out, &d);
 		page_samples(out, &d);

@@ -444,7 +444,7 @@ static void flag_identity(const struct data *d, struct notes *flags)
 
 static void flag_samples(const struct data *d, struct notes *flags)
 {
-	struct tally empty = {0}, kept = {0}, all = {0}, window = {0}, beyond = {0};
+	struct tally empty = {0}, kept = {0}, all = {0}, window = {0}, beyond = {0}, cut = {0};
 	char detail[64];
 	for (int i = 0; i < d->n_cells; i++) {
 		const struct cell *c = &d->cells[i];
@@ -461,12 +461,37 @@ static void flag_samples(const struct data *d, struct notes *flags)
 			tally_add(&window, d, c, "");
 		if (c->flag_count[2])
 			tally_add(&beyond, d, c, "");
+		snprintf(detail, sizeof detail, "%d of %d", c->row.cut, c->row.ok);
+		if (c->row.cut && d->variants[c->variant].full) /* the same contexts for all */
+			tally_add(&cut, d, c, detail);
 	}
 	tally_end(&empty, flags, "Empty answers");
 	tally_end(&kept, flags, "Kept share is not the one asked for");
 	tally_end(&all, flags, "Nothing was pruned (context not longer than what must be kept)");
 	tally_end(&window, flags, "Budget below the protected part: only its last entries were kept");
 	tally_end(&beyond, flags, "Context longer than the model was trained for");
+	tally_end(&cut, flags, "Contexts that lost their middle to keep to the length");
+}
+
+/* What stands behind a task's numbers: data nobody vouches for, answers scored by different programs. */
+static void flag_sources(const struct data *d, struct notes *flags)
+{
+	struct tally unpinned = {0};
+	int oldest = 0, newest = 0;
+	for (int i = 0; i < d->n_cells; i++) {
+		const struct cell *c = &d->cells[i];
+		if (!strcmp(c->row.data_state, "unpinned") && d->variants[c->variant].full)
+			tally_add(&unpinned, d, c, "");
+		if (!c->n_samples)
+			continue;
+		oldest = !oldest || c->row.scorer_oldest < oldest ? c->row.scorer_oldest : oldest;
+		newest = c->row.scorer_version > newest ? c->row.scorer_version : newest;
+	}
+	tally_end(&unpinned, flags, "Data without a known SHA-256 (unpinned)");
+	if (oldest != newest)
+		add(flags, text_format(
+				   "Answers were scored by versions %d to %d of the scorers: `kvbench score DB` scores all anew.",
+				   oldest, newest));
 }
 
 static void flag_times(const struct data *d, struct notes *flags)
@@ -476,13 +501,10 @@ static void flag_times(const struct data *d, struct notes *flags)
 	for (int i = 0; i < d->n_cells; i++) {
 		const struct cell *c = &d->cells[i];
 		bool full = d->variants[c->variant].full;
-		double sum = 0, ttft = c->time[TTFT].median;
 		if (!cell_timed(c))
 			continue;
-		for (int p = 0; p < N_PARTS; p++)
-			sum += isnan(c->time[p].median) ? 0 : c->time[p].median;
-		snprintf(detail, sizeof detail, "sum of parts %.1f %% of the whole", 100 * sum / ttft);
-		if (fabs(sum - ttft) > .02 * ttft)
+		snprintf(detail, sizeof detail, "sum of parts %.1f %% of the whole", 100 * c->parts_of_whole);
+		if (!(fabs(c->parts_of_whole - 1) <= .02))
 			tally_add(&parts, d, c, detail);
 		if (!full && c->row.retained_ppm < 1000000 &&
 			!(c->time[SCORE].median + c->time[SELECT].median + c->time[COMPACT].median > 0))
@@ -508,5 +530,6 @@ void summary_flags(const struct data *d, struct notes *flags)
 		if (d->variants[v].colour >= 0)
 			flag_scores_of(d, v, flags);
 	flag_samples(d, flags);
+	flag_sources(d, flags);
 	flag_times(d, flags);
 }

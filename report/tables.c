@@ -1,4 +1,5 @@
-/* tables.c: the tables of the page: scores of a panel, times of all. */
+/* tables.c: the tables of the page: scores of a panel, averages of suites, times of all. */
+#include "report/averages.h"
 #include "report/page.h"
 #include "report/summary.h"
 #include "report/svg.h"
@@ -31,6 +32,11 @@ static void score_cell(struct strbuf *out, const struct data *d, const struct ce
 	strbuf_puts(out, format_score(text, c->score.mean));
 	if (!isnan(c->score.lo))
 		strbuf_printf(out, "<small>%.2f–%.2f</small>", c->score.lo, c->score.hi);
+	if (r->also_metric && !isnan(r->also_mean)) {
+		strbuf_puts(out, "<small>");
+		html_text(out, r->also_metric);
+		strbuf_printf(out, " %s</small>", format_score(text, r->also_mean));
+	}
 	if (r->ok < r->planned)
 		strbuf_printf(out, "<small class=\"bad\">%d of %d%s%s</small>", r->ok, r->planned, r->oom ? ", oom" : "",
 			r->failed ? ", failed" : "");
@@ -47,29 +53,78 @@ static bool in_panel(const struct data *d, int panel, int variant)
 	return false;
 }
 
-void page_tables(struct strbuf *out, const struct data *d, int panel)
+static void ratios_head(struct strbuf *out, const struct data *d)
 {
 	char r[64];
+	strbuf_puts(out, "<div class=\"tw\"><table class=\"sort\"><thead><tr><th scope=\"col\"><button>method</button></th>");
+	for (int k = 0; k < d->n_ppm; k++)
+		strbuf_printf(out, "<th scope=\"col\"><button>r = %s</button></th>", format_ratio(r, d->ppm[k]));
+	strbuf_puts(out, "</tr></thead><tbody>\n");
+}
+
+static void row_head(struct strbuf *out, const struct data *d, int variant)
+{
+	strbuf_puts(out, "<tr><td>");
+	html_text(out, d->variants[variant].label);
+	strbuf_puts(out, "</td>");
+}
+
+void page_tables(struct strbuf *out, const struct data *d, int panel)
+{
 	strbuf_puts(out, "<h4>");
 	html_text(out, d->panels[panel].title);
 	strbuf_puts(out, ", ");
 	html_text(out, d->panels[panel].row->protocol);
-	strbuf_puts(
-		out, "</h4><div class=\"tw\"><table class=\"sort\"><thead><tr><th scope=\"col\"><button>method</button></th>");
-	for (int k = 0; k < d->n_ppm; k++)
-		strbuf_printf(out, "<th scope=\"col\"><button>r = %s</button></th>", format_ratio(r, d->ppm[k]));
-	strbuf_puts(out, "</tr></thead><tbody>\n");
+	strbuf_puts(out, "</h4>");
+	ratios_head(out, d);
 	for (int v = 0; v < d->n_variants; v++) {
 		if (!in_panel(d, panel, v))
 			continue;
-		strbuf_puts(out, "<tr><td>");
-		html_text(out, d->variants[v].label);
-		strbuf_puts(out, "</td>");
+		row_head(out, d, v);
 		for (int k = 0; k < d->n_ppm; k++)
 			score_cell(out, d, data_cell(d, panel, v, d->ppm[k]));
 		strbuf_puts(out, "</tr>\n");
 	}
 	strbuf_puts(out, "</tbody></table></div>\n");
+}
+
+static void average_table(struct strbuf *out, const struct data *d, const struct average *a)
+{
+	char text[64];
+	const char *words[] = {a->title, a->row->protocol, a->row->target, a->row->precision};
+	strbuf_puts(out, "<h3>");
+	for (int i = 0; i < 4; i++) {
+		strbuf_puts(out, i ? ", " : "");
+		html_text(out, words[i]);
+	}
+	strbuf_puts(out, "</h3>");
+	ratios_head(out, d);
+	for (int v = 0; v < d->n_variants; v++) {
+		const double *score = &a->score[v * d->n_ppm];
+		bool any = false;
+		for (int k = 0; k < d->n_ppm; k++)
+			any = any || !isnan(score[k]);
+		if (!any)
+			continue;
+		row_head(out, d, v);
+		for (int k = 0; k < d->n_ppm; k++)
+			strbuf_printf(out, "<td>%s</td>", isnan(score[k]) ? "" : format_score(text, score[k]));
+		strbuf_puts(out, "</tr>\n");
+	}
+	strbuf_puts(out, "</tbody></table></div>\n");
+}
+
+void page_averages(struct strbuf *out, const struct data *d)
+{
+	struct averages a;
+	averages_make(&a, d);
+	if (a.n)
+		strbuf_puts(out,
+			"<h2 id=\"sec-averages\">Averages of suites</h2><p>Means of task means, only where every task is there "
+			"with every sample.</p>\n");
+	for (int i = 0; i < a.n; i++)
+		average_table(out, d, &a.v[i]);
+	averages_free(&a);
 }
 
 /* A number to sort by, and what is shown. */

@@ -33,12 +33,14 @@ CREATE TABLE method (
 	origin TEXT NOT NULL                             -- where the defaults come from
 ) STRICT, WITHOUT ROWID;
 
--- Data, prompt template, metric. All columns: id.
+-- Data, prompt template, metric. id: all but data_state.
 CREATE TABLE task (
 	task_id TEXT PRIMARY KEY CHECK (length(task_id) = 64),
 	name TEXT NOT NULL, version INTEGER NOT NULL,
-	metric TEXT NOT NULL, binary_metric INTEGER NOT NULL CHECK (binary_metric IN (0, 1)), scorer_version INTEGER NOT NULL,
+	metric TEXT NOT NULL, binary_metric INTEGER NOT NULL CHECK (binary_metric IN (0, 1)),
 	data_sha256 TEXT NOT NULL, template_sha256 TEXT NOT NULL,
+	variant TEXT NOT NULL,    -- how the texts were made, where there are several ways ("upstream oct2024"); "" = one way only
+	data_state TEXT NOT NULL CHECK (data_state IN ('', 'pinned', 'recorded', 'unpinned')), -- is the data's SHA-256 a known one? "" = generated
 	params TEXT NOT NULL CHECK (json_valid(params))
 ) STRICT, WITHOUT ROWID;
 
@@ -73,13 +75,19 @@ CREATE TABLE sample (
 	context_id TEXT NOT NULL,                       -- the cluster: questions about one context are not independent
 	run_id TEXT NOT NULL REFERENCES run,
 	status TEXT NOT NULL CHECK (status IN ('ok', 'failed', 'oom', 'not-applicable')), message TEXT NOT NULL,
-	score REAL,
+	metric TEXT NOT NULL, score REAL,                -- score, also_score, scorer_version: what re-scoring may change
+	also_metric TEXT NOT NULL, also_score REAL,      -- a second metric of the same answer; "" = none
+	scorer_version INTEGER NOT NULL,
 	question TEXT NOT NULL, gold TEXT NOT NULL CHECK (json_valid(gold)),
 	answer TEXT NOT NULL, answer_ids TEXT NOT NULL CHECK (json_valid(answer_ids)), finish TEXT NOT NULL CHECK (finish IN ('stop', 'length', 'none')),
 	prompt_sha256 TEXT NOT NULL,                    -- over the prompt's token ids
 	flags INTEGER NOT NULL,                         -- FLAG_* of runner.h
 	prefix_tokens INTEGER NOT NULL, context_tokens INTEGER NOT NULL, question_tokens INTEGER NOT NULL, answer_tokens INTEGER NOT NULL,
+	"group" TEXT NOT NULL,                          -- the part of the task it belongs to ("4-8k", "easy short"); "" = none
+	truncation TEXT NOT NULL CHECK (truncation IN ('none', 'text', 'ids')), -- the middle left out: of the text, or of its token ids
+	cut_tokens INTEGER NOT NULL CHECK ((truncation = 'none') = (cut_tokens = 0)),
 	depth REAL,                                     -- of the needle, 0..1
+	needle_token INTEGER, needle_char INTEGER,      -- tokens and characters of the context before the needle; NULL = not counted
 	kept TEXT CHECK (kept IS NULL OR json_valid(kept)), -- JSON array [layer * kv_heads + head] of entries kept, counted in the cache
 	kept_total INTEGER NOT NULL, kv_bytes_full INTEGER NOT NULL, kv_bytes_kept INTEGER NOT NULL,
 	oom_bytes INTEGER NOT NULL,                     -- status oom: what was asked for

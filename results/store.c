@@ -30,7 +30,7 @@ static const struct {
 	[ENV] = {"env", "env_id", "DO NOTHING"},
 	[MODEL] = {"model", "model_id", "DO NOTHING"},
 	[METHOD] = {"method", "method_id", "DO NOTHING"},
-	[TASK] = {"task", "task_id", "DO NOTHING"},
+	[TASK] = {"task", "task_id", "DO UPDATE SET data_state = excluded.data_state"},
 	[CELL] = {"cell", "cell_id", "DO UPDATE SET samples_planned = max(samples_planned, excluded.samples_planned)"},
 	[RUN] = {"run", "run_id", "DO NOTHING"},
 	[SAMPLE] = {"sample", "cell_id, sample_id", NULL},
@@ -45,7 +45,7 @@ struct store {
 	int lock_fd;                    /* -1 = none */
 	bool batch;                     /* between store_begin and store_commit */
 	sqlite3_stmt *insert[N_TABLES]; /* made at first use */
-	sqlite3_stmt *has_sample, *count_timings;
+	sqlite3_stmt *has_sample, *count_timings, *put_score;
 };
 
 /* ---- errors ---- */
@@ -152,6 +152,7 @@ void store_close(struct store *s)
 		sqlite3_finalize(s->insert[t]);
 	sqlite3_finalize(s->has_sample);
 	sqlite3_finalize(s->count_timings);
+	sqlite3_finalize(s->put_score);
 	sqlite3_close(s->db); /* rolls an open batch back */
 	if (s->lock_fd >= 0) {
 		unlink(s->lock_path);
@@ -326,7 +327,8 @@ int store_commit(struct store *s, char err[ERR_LEN])
 
 /* ---- writing ---- */
 
-/* One column of a row. type: 't' text (NULL = ""), 'n' text or NULL, 'i' integer, 'd' real (NAN = NULL). */
+/* One column of a row. type: 't' text (NULL = ""), 'n' text or NULL, 'i' integer, 'c' integer (negative = NULL), 'd' real (NAN =
+ * NULL). */
 struct field {
 	const char *name;
 	char type;
@@ -345,6 +347,10 @@ struct field {
 #define INTEGER(column, value)                                                                                                   \
 	{                                                                                                                        \
 		column, 'i', .integer = (int64_t)(value)                                                                         \
+	}
+#define COUNT_OR_NULL(column, value)                                                                                             \
+	{                                                                                                                        \
+		column, 'c', .integer = (int64_t)(value)                                                                         \
 	}
 #define REAL(column, value)                                                                                                      \
 	{                                                                                                                        \
@@ -416,7 +422,7 @@ static sqlite3_stmt *insert_statement(struct store *s, enum table t, const struc
 
 static void bind_field(sqlite3_stmt *st, int at, const struct field *f)
 {
-	if (f->type == 'i')
+	if (f->type == 'i' || (f->type == 'c' && f->integer >= 0))
 		sqlite3_bind_int64(st, at, f->integer);
 	else if (f->type == 'd')
 		sqlite3_bind_double(st, at, f->real); /* NAN becomes NULL */
@@ -481,10 +487,10 @@ int store_put_method(struct store *s, const struct store_method *m, char id[SHA_
 int store_put_task(struct store *s, const struct store_task *t, char id[SHA_LEN], char err[ERR_LEN])
 {
 	struct field f[] = {TEXT("task_id", NULL), TEXT("name", t->name), INTEGER("version", t->version),
-		TEXT("metric", t->metric), INTEGER("binary_metric", t->binary_metric),
-		INTEGER("scorer_version", t->scorer_version), TEXT("data_sha256", t->data_sha256),
-		TEXT("template_sha256", t->template_sha256), TEXT("params", t->params ? t->params : "{}")};
-	return put_identified(s, TASK, f, COUNT(f), COUNT(f) - 1, id, err);
+		TEXT("metric", t->metric), INTEGER("binary_metric", t->binary_metric), TEXT("data_sha256", t->data_sha256),
+		TEXT("template_sha256", t->template_sha256), TEXT("params", t->params ? t->params : "{}"),
+		TEXT("variant", t->variant), TEXT("data_state", t->data_state)};
+	return put_identified(s, TASK, f, COUNT(f), COUNT(f) - 2, id, err);
 }
 
 int store_put_cell(struct store *s, const struct store_cell *c, char id[SHA_LEN], char err[ERR_LEN])
@@ -539,17 +545,39 @@ int store_put_sample(struct store *s, const struct store_sample *p, char err[ERR
 {
 	char *kept = counts_to_json(p->kept, p->n_kept);
 	struct field f[] = {TEXT("cell_id", p->cell_id), TEXT("sample_id", p->sample_id), TEXT("context_id", p->context_id),
-		TEXT("run_id", p->run_id), TEXT("status", p->status), TEXT("message", p->message), REAL("score", p->score),
-		TEXT("question", p->question), TEXT("gold", p->gold ? p->gold : "[]"), TEXT("answer", p->answer),
+		TEXT("run_id", p->run_id), TEXT("status", p->status), TEXT("message", p->message), TEXT("metric", p->metric),
+		REAL("score", p->score), TEXT("also_metric", p->also_metric),
+		REAL("also_score", p->also_metric && *p->also_metric ? p->also_score : NAN),
+		INTEGER("scorer_version", p->scorer_version), TEXT("question", p->question),
+		TEXT("gold", p->gold ? p->gold : "[]"), TEXT("answer", p->answer),
 		TEXT("answer_ids", p->answer_ids ? p->answer_ids : "[]"), TEXT("finish", p->finish ? p->finish : "none"),
 		TEXT("prompt_sha256", p->prompt_sha256), INTEGER("flags", p->flags), INTEGER("prefix_tokens", p->prefix_tokens),
 		INTEGER("context_tokens", p->context_tokens), INTEGER("question_tokens", p->question_tokens),
-		INTEGER("answer_tokens", p->answer_tokens), REAL("depth", p->depth), TEXT_OR_NULL("kept", kept),
-		INTEGER("kept_total", p->kept_total), INTEGER("kv_bytes_full", p->kv_bytes_full),
-		INTEGER("kv_bytes_kept", p->kv_bytes_kept), INTEGER("oom_bytes", p->oom_bytes),
-		INTEGER("stored_unix_ms", unix_ms())};
+		INTEGER("answer_tokens", p->answer_tokens), TEXT("group", p->group),
+		TEXT("truncation", p->truncation ? p->truncation : "none"), INTEGER("cut_tokens", p->cut_tokens),
+		REAL("depth", p->depth), COUNT_OR_NULL("needle_token", p->needle_token),
+		COUNT_OR_NULL("needle_char", p->needle_char), TEXT_OR_NULL("kept", kept), INTEGER("kept_total", p->kept_total),
+		INTEGER("kv_bytes_full", p->kv_bytes_full), INTEGER("kv_bytes_kept", p->kv_bytes_kept),
+		INTEGER("oom_bytes", p->oom_bytes), INTEGER("stored_unix_ms", unix_ms())};
 	int rc = put(s, SAMPLE, f, COUNT(f), err);
 	free(kept);
+	return rc;
+}
+
+int store_put_score(struct store *s, const char *cell_id, const char *sample_id, double score, double also_score,
+	int scorer_version, char err[ERR_LEN])
+{
+	static const char sql[] = "UPDATE sample SET score = ?1, also_score = ?2, scorer_version = ?3"
+				  " WHERE cell_id = ?4 AND sample_id = ?5 AND status = 'ok'";
+	const struct field f[] = {REAL("score", score), REAL("also_score", also_score), INTEGER("scorer_version", scorer_version),
+		TEXT("cell_id", cell_id), TEXT("sample_id", sample_id)};
+	if (!s->put_score && sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->put_score, NULL) != SQLITE_OK)
+		return fail(s, "changing a score", err);
+	for (int i = 0; i < COUNT(f); i++)
+		bind_field(s->put_score, i + 1, &f[i]);
+	int rc = sqlite3_step(s->put_score) == SQLITE_DONE ? 0 : fail(s, "changing a score", err);
+	sqlite3_reset(s->put_score);
+	sqlite3_clear_bindings(s->put_score);
 	return rc;
 }
 
@@ -665,17 +693,21 @@ static const char cells_sql[] =
 	"  sum(s.status = 'ok' AND trim(s.answer, ' ' || char(9, 10, 11, 12, 13)) = '') AS empty,"
 	"  sum(s.status = 'ok' AND s.finish = 'length') AS length_finish,"
 	"  avg(s.score) FILTER (WHERE s.status = 'ok') AS score_mean,"
+	"  max(nullif(s.also_metric, '')) AS also_metric, avg(s.also_score) AS also_mean, count(s.also_score) AS also_n,"
+	"  sum(s.status = 'ok' AND s.cut_tokens > 0) AS cut,"
+	"  min(s.scorer_version) AS scorer_oldest, max(s.scorer_version) AS scorer_newest,"
 	"  avg(1.0 * s.kept_total / (s.context_tokens * m.layers * m.kv_heads))"
 	"    FILTER (WHERE s.status = 'ok' AND s.context_tokens > 0) AS retained_mean,"
 	"  avg(s.kv_bytes_full) FILTER (WHERE s.status = 'ok') AS bytes_full, avg(s.kv_bytes_kept) FILTER (WHERE s.status = "
 	"'ok') AS bytes_kept"
 	"  FROM sample s JOIN cell USING (cell_id) JOIN model m ON m.model_id = target_id GROUP BY s.cell_id)"
 	" SELECT c.cell_id, target.name, proxy.name, method.name, method.params, method.origin, task.name, task.params, "
-	"task.metric,"
+	"task.variant, task.data_state, task.metric,"
 	"  c.protocol, c.mode, c.topology, c.precision, target.dtype, c.retained_ppm, c.context_tokens, task.binary_metric, "
 	"c.samples_planned,"
-	"  ok, failed, oom, not_applicable, empty, length_finish, score_mean, retained_mean, bytes_full, bytes_kept,"
-	"  target.layers, target.kv_heads, c.measure_version, task.scorer_version, c.seed,"
+	"  ok, failed, oom, not_applicable, empty, length_finish, score_mean, also_metric, also_mean, also_n, cut,"
+	"  retained_mean, bytes_full, bytes_kept,"
+	"  target.layers, target.kv_heads, c.measure_version, scorer_oldest, scorer_newest, c.seed,"
 	"  " MOST_REPETITIONS("c.cell_id") " FROM cell c JOIN model target ON target.model_id = c.target_id LEFT JOIN model "
 					   "proxy ON proxy.model_id = c.proxy_id"
 					   " JOIN method USING (method_id) JOIN task USING (task_id) LEFT JOIN counts USING "
@@ -687,7 +719,8 @@ static int cell_each(sqlite3_stmt *st, void *with)
 	struct columns c = {st, 0};
 	struct cell_row row = {next_text(&c)};
 	const char **texts[] = {&row.target, &row.proxy, &row.method, &row.method_params, &row.method_origin, &row.task,
-		&row.task_params, &row.metric, &row.protocol, &row.mode, &row.topology, &row.precision, &row.dtype};
+		&row.task_params, &row.task_variant, &row.data_state, &row.metric, &row.protocol, &row.mode, &row.topology,
+		&row.precision, &row.dtype};
 	for (int i = 0; i < COUNT(texts); i++)
 		*texts[i] = next_text(&c);
 	row.retained_ppm = (int)next_int(&c);
@@ -697,12 +730,17 @@ static int cell_each(sqlite3_stmt *st, void *with)
 	for (int i = 0; i < COUNT(counts); i++)
 		*counts[i] = (int)next_int(&c);
 	row.score_mean = next_real(&c);
+	row.also_metric = next_text(&c);
+	row.also_mean = next_real(&c);
+	row.also_n = (int)next_int(&c);
+	row.cut = (int)next_int(&c);
 	row.retained_mean = next_real(&c);
 	row.kv_bytes_full = next_int(&c);
 	row.kv_bytes_kept = next_int(&c);
 	row.layers = (int)next_int(&c);
 	row.kv_heads = (int)next_int(&c);
 	row.measure_version = (int)next_int(&c);
+	row.scorer_oldest = (int)next_int(&c);
 	row.scorer_version = (int)next_int(&c);
 	row.seed = (uint64_t)next_int(&c);
 	row.timing_repetitions = (int)next_int(&c);
@@ -740,16 +778,21 @@ static int sample_each(sqlite3_stmt *st, void *with)
 	struct reading *r = with;
 	struct columns c = {st, 0};
 	struct score_row row = {0};
-	const char **texts[] = {
-		&row.sample_id, &row.context_id, &row.answer, &row.gold, &row.question, &row.status, &row.message, &row.finish};
+	const char **texts[] = {&row.sample_id, &row.context_id, &row.answer, &row.gold, &row.question, &row.status, &row.message,
+		&row.finish, &row.metric, &row.also_metric, &row.group, &row.truncation};
 	for (int i = 0; i < COUNT(texts); i++)
 		*texts[i] = next_text(&c);
 	row.score = next_real(&c);
+	row.also_score = next_real(&c);
 	row.depth = next_real(&c);
 	row.retained = next_real(&c);
 	row.flags = (int)next_int(&c);
 	row.context_tokens = (int)next_int(&c);
 	row.answer_tokens = (int)next_int(&c);
+	row.scorer_version = (int)next_int(&c);
+	row.cut_tokens = next_int(&c);
+	row.needle_token = next_int(&c);
+	row.needle_char = next_int(&c);
 	int32_t *kept = counts_from_json(next_text(&c), &row.n_kept);
 	row.kept = kept;
 	int answer = r->sample(r->user, &row);
@@ -763,9 +806,12 @@ int store_samples(
 	struct reading r = {.sample = row, .user = user};
 	return read_rows(s,
 		"SELECT sample_id, context_id, answer, gold, question, status, message, finish,"
-		" CASE status WHEN 'ok' THEN score END, depth, 1.0 * kept_total / nullif(s.context_tokens * layers * kv_heads, "
+		" metric, also_metric, \"group\", truncation,"
+		" CASE status WHEN 'ok' THEN score END, CASE status WHEN 'ok' THEN also_score END, depth, 1.0 * kept_total / "
+		"nullif(s.context_tokens * layers * kv_heads, "
 		"0),"
-		" flags, s.context_tokens, answer_tokens, kept"
+		" flags, s.context_tokens, answer_tokens, scorer_version, cut_tokens, coalesce(needle_token, -1), "
+		"coalesce(needle_char, -1), kept"
 		" FROM sample s JOIN cell USING (cell_id) JOIN model ON model_id = target_id WHERE cell_id = ?1 ORDER BY "
 		"sample_id",
 		cell_id, sample_each, &r, err);

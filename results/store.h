@@ -42,7 +42,9 @@ struct store_method {
 };
 struct store_task {
 	const char *name, *metric, *data_sha256, *template_sha256, *params; /* params: canonical JSON of the request */
-	int version, scorer_version;
+	const char *variant;        /* how the texts were made, where there are several ways */
+	const char *data_state;     /* "pinned" | "recorded" | "unpinned"; "" = generated. Not part of the identity: the newest is kept */
+	int version;
 	bool binary_metric;
 };
 int store_put_env(struct store *s, const struct store_env *e, char id[SHA_LEN], char err[ERR_LEN]);
@@ -76,17 +78,26 @@ struct store_sample {
 	const char *status, *message;     /* "ok" | "failed" | "oom" | "not-applicable"; "" */
 	const char *prompt_sha256, *answer, *answer_ids, *gold; /* answer_ids: JSON array; gold: JSON array */
 	const char *question;
-	double score;                     /* NAN = none (status not ok) */
+	const char *metric, *also_metric; /* also_metric: a second one; NULL = none */
+	double score, also_score;         /* NAN = none (status not ok) */
+	int scorer_version;
 	const char *finish;               /* "stop" | "length" | "none" */
 	int flags;
 	int prefix_tokens, context_tokens, question_tokens, answer_tokens;
+	const char *group;                /* part of the task; NULL = none */
+	const char *truncation;           /* "text" | "ids"; NULL = nothing was left out */
+	int64_t cut_tokens;               /* left out of the context's middle */
 	double depth;                     /* NAN = not known */
+	int64_t needle_token, needle_char; /* negative = not counted */
 	const int32_t *kept;              /* [n_kept = layers*kv_heads], may be NULL */
 	int n_kept;
 	int64_t kept_total, kv_bytes_full, kv_bytes_kept, oom_bytes;
 };
 int store_put_sample(struct store *s, const struct store_sample *p, char err[ERR_LEN]); /* own commit; same key again = replaced only if the old one was not "ok" */
 bool store_has_sample(struct store *s, const char *cell_id, const char *sample_id);     /* an "ok" or "not-applicable" row exists */
+/* New scores of a stored "ok" answer; nothing else of the row changes. also_score NAN = none. */
+int store_put_score(struct store *s, const char *cell_id, const char *sample_id, double score, double also_score, int scorer_version,
+	char err[ERR_LEN]);
 
 /* ---- timings: raw repetitions ---- */
 struct store_timing {
@@ -103,25 +114,32 @@ int store_count_timings(struct store *s, const char *cell_id); /* ttft repetitio
 /* ---- reading: plain rows; strings live until the callback returns; a callback's non-zero answer ends the reading and is
  * returned ---- */
 struct cell_row { /* one cell with everything it is made of and what was measured */
-	const char *cell_id, *target, *proxy, *method, *method_params, *method_origin, *task, *task_params, *metric, *protocol, *mode, *topology, *precision, *dtype;
+	const char *cell_id, *target, *proxy, *method, *method_params, *method_origin, *task, *task_params, *task_variant, *data_state, *metric, *protocol, *mode, *topology, *precision, *dtype;
 	int retained_ppm;
 	int64_t context_tokens;
 	bool binary_metric;
 	int planned, ok, failed, oom, not_applicable, empty, length_finish;
 	double score_mean;          /* over ok samples; NAN = none */
+	const char *also_metric;    /* the second metric of its samples; NULL = none */
+	double also_mean;           /* over ok samples that have one */
+	int also_n;                 /* how many have one */
+	int cut;                    /* ok samples whose context lost its middle */
 	double retained_mean;       /* realised, over ok samples */
 	int64_t kv_bytes_full, kv_bytes_kept; /* mean over ok samples */
 	int layers, kv_heads;
 	int timing_repetitions;     /* as store_count_timings */
-	int measure_version, scorer_version;
+	int measure_version;
+	int scorer_oldest, scorer_version; /* of its samples; 0 = none. They differ: `kvbench score DB` makes them one */
 	uint64_t seed;
 };
 int store_cells(struct store *s, int (*row)(void *user, const struct cell_row *c), void *user, char err[ERR_LEN]); /* in plan order */
 /* All samples of a cell, ordered by sample id; score is NAN unless status is "ok". */
 struct score_row {
 	const char *sample_id, *context_id, *answer, *gold, *question, *status, *message, *finish;
-	double score, depth, retained;
-	int flags, context_tokens, answer_tokens;
+	const char *metric, *also_metric, *group, *truncation;
+	double score, also_score, depth, retained;
+	int flags, context_tokens, answer_tokens, scorer_version;
+	int64_t cut_tokens, needle_token, needle_char; /* needle: -1 = not counted */
 	const int32_t *kept;        /* [n_kept] or NULL */
 	int n_kept;
 };

@@ -5,6 +5,7 @@
  * is an `oom` answer with the bytes asked for. Greedy decoding; every end token of the model stops an answer. */
 #include "runners/runner_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,19 +97,20 @@ static bool is_eos(const struct model_config *c, int32_t id)
 static void pair_step(struct runner *r, struct pair *p, const struct runner_question *q, int32_t id)
 {
 	ids_add(&p->out, id);
-	if (is_eos(forward_config(r->forward), id)) {
+	bool may_end = (int)p->out.n > q->min_new_tokens;
+	if (may_end && is_eos(forward_config(r->forward), id)) {
 		p->done = true;
 		p->finish = FINISH_STOP;
 	} else if ((int)p->out.n >= q->max_new_tokens) {
 		p->done = true;
 		p->finish = FINISH_LENGTH;
 	}
-	if (!p->done && !q->n_stops)
+	if (!p->done && (!q->n_stops || !may_end))
 		return;
 	p->text.len = 0;
 	strbuf_puts(&p->text, "");
 	tokenizer_decode(r->tokenizer, p->out.v, p->out.n, true, &p->text);
-	for (int i = 0; i < q->n_stops; i++) {
+	for (int i = 0; i < q->n_stops && may_end; i++) {
 		char *hit = strstr(p->text.text, q->stops[i]);
 		if (!hit)
 			continue;
@@ -117,6 +119,40 @@ static void pair_step(struct runner *r, struct pair *p, const struct runner_ques
 		p->done = true;
 		p->finish = FINISH_STOP;
 	}
+}
+
+/* Whether id would end an answer: an end token, or the last id of one of the question's stops. */
+static bool ends_answer(struct runner *r, const struct runner_question *q, int32_t id)
+{
+	bool ends = is_eos(forward_config(r->forward), id);
+	for (int i = 0; i < q->n_stops && !ends; i++) {
+		struct ids stop = {0};
+		char err[ERR_LEN];
+		ends = !tokenizer_encode(r->tokenizer, q->stops[i], strlen(q->stops[i]), false, &stop, err) && stop.n && stop.v[stop.n - 1] == id;
+		ids_free(&stop);
+	}
+	return ends;
+}
+
+/* The best token that does not end the answer. */
+static int32_t best_going_on(struct runner *r, const struct runner_question *q, float *logits)
+{
+	int vocab = forward_config(r->forward)->vocab;
+	for (;;) {
+		int32_t best = 0;
+		for (int32_t i = 1; i < vocab; i++)
+			if (logits[i] > logits[best])
+				best = i;
+		if (!ends_answer(r, q, best) || logits[best] == -INFINITY)
+			return best;
+		logits[best] = -INFINITY;
+	}
+}
+
+/* Too young to end: its question wants more tokens first. */
+static bool too_young(const struct pair *p, const struct runner_question *q)
+{
+	return (int)p->out.n < q->min_new_tokens;
 }
 
 static int64_t tail_tokens(const struct pair *p, const struct runner_job *job)
@@ -130,7 +166,8 @@ static int batch_step(const struct answering *a, struct pair *p, int n, bool fir
 	struct runner *r = a->r;
 	struct forward_seq *seq = mem_new((size_t)n, sizeof *seq);
 	int32_t *next = mem_new((size_t)n, sizeof *next);
-	int *who = mem_new((size_t)n, sizeof *who), active = 0;
+	int *who = mem_new((size_t)n, sizeof *who), active = 0, vocab = forward_config(r->forward)->vocab;
+	float *logits = NULL; /* only while some answer may not end yet */
 	int64_t seen = (int64_t)a->prompt->ids.n;
 	for (int i = 0; i < n; i++) {
 		if (p[i].done)
@@ -139,16 +176,20 @@ static int batch_step(const struct answering *a, struct pair *p, int n, bool fir
 		int64_t pos0 = first ? seen : seen + (int64_t)p[i].pq->fed.n + (int64_t)p[i].out.n - 1;
 		seq[active] = (struct forward_seq){ids, first ? (int)p[i].pq->fed.n : 1, pos0, a->session->kv, p[i].view->kept, p[i].tail};
 		who[active++] = i;
+		if (!logits && too_young(&p[i], &a->job->questions[p[i].question]))
+			logits = mem_new((size_t)n * (size_t)vocab, sizeof *logits);
 	}
-	int rc = active ? forward_run(r->forward, seq, active, NULL, 0, next, NULL, err) : 0;
+	int rc = active ? forward_run(r->forward, seq, active, NULL, 0, next, logits, err) : 0;
 	r->counters.forward_calls += active > 0;
 	r->counters.decode_tokens += first ? 0 : active;
 	for (int i = 0; i < active && !rc; i++) {
+		const struct runner_question *q = &a->job->questions[p[who[i]].question];
 		if (next[i] < 0)
 			rc = err_set(err, "the logits are not a number");
 		else
-			pair_step(r, &p[who[i]], &a->job->questions[p[who[i]].question], next[i]);
+			pair_step(r, &p[who[i]], q, too_young(&p[who[i]], q) ? best_going_on(r, q, logits + (size_t)i * (size_t)vocab) : next[i]);
 	}
+	free(logits);
 	free(seq);
 	free(next);
 	free(who);
@@ -286,23 +327,32 @@ static int length_check(const struct runner *r, const struct prompt *p, char err
 	return 0;
 }
 
+/* Questions [q0, q1) that share a prompt: all of them, or with the aware protocol a session's, or a single one. */
+static int group_end(const struct runner_job *job, int q0)
+{
+	int q = q0 + 1;
+	while (q < job->n_questions && (job->protocol == PROTOCOL_AGNOSTIC || job->questions[q].n_history > 0))
+		q++;
+	return q;
+}
+
 int runner_answer(struct runner *r, const struct runner_job *job, char err[ERR_LEN])
 {
-	bool aware = job->protocol == PROTOCOL_AWARE;
-	int rc = 0, nq = job->n_questions;
-	struct prompt_question *pq = mem_new((size_t)nq, sizeof *pq);
-	struct prompt prompt = {0};
-	for (int q = 0; q < nq && !rc; q++) {
+	int rc = 0;
+	for (int q0 = 0, q1; q0 < job->n_questions && !rc; q0 = q1) {
+		q1 = group_end(job, q0);
+		struct prompt_question *pq = mem_new((size_t)(q1 - q0), sizeof *pq);
+		struct prompt prompt = {0};
+		for (int q = q0; q < q1 && !rc; q++) {
+			prompt_free(&prompt);
+			rc = prompt_make(r, job, q, &prompt, &pq[q - q0], err) || length_check(r, &prompt, err) ? -1 : 0;
+		}
+		if (!rc)
+			rc = prompt_answer(r, job, &prompt, pq, q0, q1, err);
+		for (int q = q0; q < q1; q++)
+			prompt_question_free(&pq[q - q0]);
+		free(pq);
 		prompt_free(&prompt);
-		rc = prompt_make(r, job, q, &prompt, &pq[q], err) || length_check(r, &prompt, err) ? -1 : 0;
-		if (!rc && aware)
-			rc = prompt_answer(r, job, &prompt, &pq[q], q, q + 1, err);
 	}
-	if (!rc && !aware)
-		rc = prompt_answer(r, job, &prompt, pq, 0, nq, err);
-	for (int q = 0; q < nq; q++)
-		prompt_question_free(&pq[q]);
-	free(pq);
-	prompt_free(&prompt);
 	return rc;
 }

@@ -19,7 +19,7 @@ int runner_calibrate_heads(struct runner *r, const char *const *contexts, int n,
 	int n_heads = r->info.layers * r->info.kv_heads, rc = 0;
 	float *heads = mem_new((size_t)n_heads, sizeof *heads);
 	struct runner_variant kvzip = {"kvzip", 1.0, NULL};
-	struct runner_question none = {"", "", 1, NULL, 0};
+	struct runner_question none = {.text = "", .max_new_tokens = 1};
 	for (int i = 0; i < n && !rc; i++) {
 		struct runner_job job = {.context = contexts[i], .chat = true, .questions = &none, .n_questions = 1, .variants = &kvzip, .n_variants = 1};
 		struct prompt prompt;

@@ -206,6 +206,21 @@ struct runner_counters runner_counters(const struct runner *r)
 	return r->counters;
 }
 
+struct runner_overhead runner_overhead(struct runner *r, bool chat, const char *system)
+{
+	struct runner_overhead o = {0};
+	struct chat_ids c = {0};
+	char err[ERR_LEN];
+	const struct chat_template *t = chat ? r->chat : chat_named("raw");
+	if (r->tokenizer && !chat_encode(t, r->tokenizer, system, "", "", "", &c, err)) {
+		o.head = (int)c.prefix.n;
+		o.tail = (int)c.question.n;
+		o.special = tokenizer_bos(r->tokenizer) >= 0;
+	}
+	chat_ids_free(&c);
+	return o;
+}
+
 int64_t runner_count_tokens(struct runner *r, const char *text, size_t len)
 {
 	struct ids ids = {0};
@@ -280,5 +295,6 @@ struct runner_estimate runner_estimate(const struct runner *r, int64_t tokens, c
 
 int64_t runner_peak_bytes(const struct runner *r)
 {
-	return device_peak_bytes(r->device);
+	int64_t now = device_peak_bytes(r->device);
+	return now > r->peak_bytes ? now : r->peak_bytes;
 }

@@ -36,6 +36,13 @@ struct runner_info {
 };
 const struct runner_info *runner_info(const struct runner *r);
 
+/* Ids the template puts before and after a user turn, and ids the tokenizer itself puts before plain text (BOS): what length-fitting
+ * tasks take off their budget. chat = false: a raw prompt. */
+struct runner_overhead {
+	int head, tail, special;
+};
+struct runner_overhead runner_overhead(struct runner *r, bool chat, const char *system);
+
 /* Tokens of plain text (no specials added): the unit tasks measure length in. Negative on error. */
 int64_t runner_count_tokens(struct runner *r, const char *text, size_t len);
 /* The longest prefix (or suffix) of text, cut at a character, that has at most n tokens: length in bytes of what stays. */
@@ -76,10 +83,15 @@ enum { /* flags of an answer */
 	FLAG_NAN = 16             /* scores had NaN: the row is failed, never compared */
 };
 
+struct runner_turn { /* an earlier turn of a multi-turn session, as the data has it */
+	const char *question, *golden; /* golden: what stands for the answer */
+};
 struct runner_question {
 	const char *text;          /* follows the context inside the user turn; brings its own leading separator */
+	const struct runner_turn *history; /* earlier turns, fed (never generated) before this question; NULL = none */
+	int n_history;
 	const char *answer_prefix; /* starts the answer ("Answer:"); NULL or "" = none; not part of the returned text */
-	int max_new_tokens;
+	int max_new_tokens, min_new_tokens; /* before min_new_tokens neither an end token nor a stop may come; 0 = at once */
 	const char *const *stops;  /* the answer ends before the first of these strings; n_stops may be 0 */
 	int n_stops;
 };
@@ -105,6 +117,7 @@ struct runner_answer { /* everything is borrowed for the time of the callback */
 struct runner_job {
 	const char *system;        /* NULL = the template's default */
 	const char *context;
+	int drop_from, drop_tokens; /* context ids [drop_from, +drop_tokens) are left out: a middle cut on ids; 0, 0 = whole */
 	bool chat;                 /* false: no template around it (raw), whatever the model has */
 	const char *user_turn;     /* not NULL: a whole user turn, context/questions' text unused, full cache only */
 	const struct runner_question *questions;
@@ -119,7 +132,8 @@ struct runner_job {
 	bool (*stop)(void *user);  /* polled between forward calls; true = give up, runner_answer returns 1. May be NULL */
 };
 /* Agnostic: prefill prefix+context once, score once per scorer, then all (variant, question) pairs decode in batches against the
- * shared cache. Aware: one prefill for each question; context entries alone are evicted, the question always stays.
+ * shared cache. Aware: one prefill for each question; context entries alone are evicted, the question always stays. Questions with a
+ * history belong to one session: aware then prunes once, with the session's first question in sight.
  * Returns 0, 1 when stopped, -1 when nothing could be done at all (context does not fit, tokeniser error). */
 int runner_answer(struct runner *r, const struct runner_job *job, char err[ERR_LEN]);
 
@@ -156,14 +170,27 @@ int64_t runner_peak_bytes(const struct runner *r); /* peak of what the runner al
 int runner_calibrate_heads(struct runner *r, const char *const *contexts, int n, const char *folder, char **path, char err[ERR_LEN]);
 
 /* ---- bench: each figure with the machine's own measured peak beside it ---- */
+#define RUNNER_BENCH_TARGET "random:configs/SmolLM2-135M.json" /* a real shape that needs no download */
 struct runner_bench_row {
 	char name[64], unit[16];
 	double value, of_peak;     /* of_peak: share of the measured peak, NAN where it means nothing */
+	double peer, ratio;        /* another program's (or another form's) figure in the same unit; value / peer. NAN = none */
 };
-/* Peaks first (FMA, bf16, read bandwidth), GEMM and attention, then prefill and decode tokens/s of `config` ("random:FILE" or a
- * model). Rows are handed over as they are measured. */
-int runner_bench(const char *target, const struct runner_options *o, void (*row)(void *user, const struct runner_bench_row *), void *user,
-	char err[ERR_LEN]);
+struct runner_profile_row {    /* an operation of one phase; the last one of a phase is what lies between operations */
+	const char *phase, *operation, *bound; /* bound: "arithmetic", "memory" or "" */
+	int64_t calls, ns;
+	double share, of_peak;     /* of the phase's time; of the peak that bounds it (NAN = none) */
+};
+struct runner_bench_options {
+	int64_t tokens;            /* the longest prefill */
+	const char *peer_llama, *peer_torch; /* llama-bench; a Python with torch and transformers. NULL = not run */
+	void *user;
+	void (*row)(void *user, const struct runner_bench_row *);
+	void (*profile)(void *user, const struct runner_profile_row *); /* NULL = not wanted */
+};
+/* Peaks first (FMA, bf16, read bandwidth), GEMM and attention, then prefill and decoding of o->target. Rows are handed over as they
+ * are measured. */
+int runner_bench(const struct runner_options *o, const struct runner_bench_options *b, char err[ERR_LEN]);
 
 /* What the machine offers, for `doctor` and the environment row. */
 struct runner_machine {

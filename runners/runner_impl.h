@@ -22,6 +22,7 @@ struct runner {
 	char *path, *proxy_path, *calibration_folder;
 	char template_sha256[SHA_LEN];
 	bool allow_long;
+	int64_t peak_bytes;               /* before the device's peak was last reset (a timing starts its own) */
 };
 
 /* ---- prompt.c ---- */

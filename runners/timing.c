@@ -69,6 +69,7 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 	*out = (struct runner_timing){.decode_tokens = decode_tokens};
 	if (prompt_make(r, &one, 0, &prompt, &pq, err))
 		goto done;
+	r->peak_bytes = runner_peak_bytes(r);
 	device_peak_reset(r->device);
 	if (!(tail = cache_new(r, (int64_t)pq.fed.n + decode_tokens + 1))) {
 		err_set(err, "no memory for the answer's own cache");

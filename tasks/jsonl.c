@@ -8,28 +8,14 @@
  * between. A context above length_tokens loses its middle (LongBench's rule). The file is read line by line: only the offsets of
  * the lines stay in memory. Identity = SHA-256 of the whole file. */
 #include <ctype.h>
-#include <errno.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdio.h>
-#include <sys/types.h>
 
+#include "tasks/rows.h"
 #include "tasks/task_impl.h"
 
 enum { JSONL_VERSION = 1, DEFAULT_NEW_TOKENS = 64 };
-
-struct row_at {
-	off_t offset;
-	int line; /* from 1, as editors count */
-};
-
-struct jsonl {
-	FILE *f;
-	struct row_at *rows;
-	int n_rows;
-};
 
 /* ---- one row ---- */
 
@@ -151,8 +137,6 @@ static int row_questions(const json_t *row, const struct task *t, struct task_co
 static int row_parse(const json_t *row, const struct task *t, struct task_context *c, const struct place *at)
 {
 	const json_t *chat = json_object_get(row, "chat");
-	if (!json_is_object(row))
-		return row_error(at, "a row must be a JSON object");
 	if (chat && !json_is_boolean(chat))
 		return row_error(at, "'chat' must be true or false");
 	c->chat = !json_is_false(chat);
@@ -165,11 +149,6 @@ static int row_parse(const json_t *row, const struct task *t, struct task_contex
 
 /* ---- length ---- */
 
-static bool inside_character(const char *p)
-{
-	return ((unsigned char)*p & 0xc0) == 0x80;
-}
-
 /* LongBench's rule: half of the tokens from each end, the middle goes. Cuts fall between characters. */
 static int cut_middle(struct task_context *c, const struct task_request *rq, char err[ERR_LEN])
 {
@@ -177,97 +156,44 @@ static int cut_middle(struct task_context *c, const struct task_request *rq, cha
 		return 0;
 	if (!rq->count_tokens || !rq->cut_tokens)
 		return err_set(err, "task jsonl needs a tokenizer to keep to a length");
-	size_t len = strlen(c->text);
-	int64_t tokens = rq->count_tokens(rq->user, c->text, len), half = rq->length_tokens / 2;
+	int64_t tokens = rq->count_tokens(rq->user, c->text, strlen(c->text)), half = rq->length_tokens / 2;
 	if (tokens < 0)
 		return err_set(err, "context %s: counting tokens failed", c->id);
-	if (tokens <= rq->length_tokens)
-		return 0;
-	size_t head = rq->cut_tokens(rq->user, c->text, len, half), tail = rq->cut_tokens(rq->user, c->text, len, tokens - half);
-	while (head > 0 && inside_character(c->text + head))
-		head--;
-	while (tail < len && inside_character(c->text + tail))
-		tail++;
-	memmove(c->text + head, c->text + tail, len - tail + 1);
-	c->cut_tokens = tokens - 2 * half;
+	if (tokens > rq->length_tokens)
+		task_context_cut(c, rq, half, tokens - 2 * half);
 	return 0;
 }
 
 /* ---- the file ---- */
 
-/* Reads the row's line anew and parses it. The caller frees the result; NULL = error set. */
-static json_t *row_load(const struct jsonl *s, int i, const struct place *at)
-{
-	char *line = NULL;
-	size_t cap = 0;
-	json_t *row = NULL;
-	json_error_t why;
-	errno = 0;
-	ssize_t n = fseeko(s->f, s->rows[i].offset, SEEK_SET) ? -1 : getline(&line, &cap, s->f);
-	if (n < 0)
-		err_set(at->err, "%s:%d: cannot read: %s", at->path, at->line,
-			errno ? strerror(errno) : "the file became shorter");
-	else if (!(row = json_loadb(line, (size_t)n, JSON_REJECT_DUPLICATES, &why)))
-		err_set(at->err, "%s:%d: not a JSON object on one line: %s (column %d)", at->path, at->line, why.text,
-			why.column);
-	free(line);
-	return row;
-}
-
 static int jsonl_make(struct task *t, int i, struct task_context *out, char err[ERR_LEN])
 {
-	struct jsonl *s = t->state;
-	struct place at = {t->rq.path, s->rows[i].line, err};
-	json_t *row = row_load(s, i, &at);
+	struct rows *rows = t->state;
+	struct place at = {t->rq.path, rows_line(rows, i), err};
+	json_t *row = rows_read(rows, i, err);
 	int failed = !row || row_parse(row, t, out, &at) || cut_middle(out, &t->rq, err);
 	json_decref(row);
 	return failed ? -1 : 0;
 }
 
-/* Finds the lines which are not blank and hashes the file. */
-static int index_lines(struct jsonl *s, const char *path, char sha[SHA_LEN], char err[ERR_LEN])
-{
-	char *line = NULL;
-	size_t cap = 0, cap_rows = 0;
-	off_t offset = 0;
-	struct sha256 *hash = sha256_new();
-	ssize_t n;
-	for (int number = 1; (n = getline(&line, &cap, s->f)) > 0; number++, offset += n) {
-		sha256_add(hash, line, (size_t)n);
-		if (strspn(line, " \t\r\n") == (size_t)n)
-			continue;
-		if ((size_t)s->n_rows == cap_rows)
-			s->rows = mem_grow(s->rows, cap_rows = cap_rows * 2 + 64, sizeof(*s->rows));
-		s->rows[s->n_rows++] = (struct row_at){offset, number};
-	}
-	free(line);
-	sha256_end(hash, sha);
-	return ferror(s->f) ? err_set(err, "%s: cannot read: %s", path, strerror(errno)) : 0;
-}
-
 static int jsonl_open(struct task *t, char err[ERR_LEN])
 {
-	struct jsonl *s = t->state = mem_new(1, sizeof(*s));
-	const char *path = t->rq.path;
-	if (!path)
+	struct rows *rows = NULL;
+	if (!t->rq.path)
 		return err_set(err, "task jsonl needs the path of a file");
-	s->f = fopen(path, "rb");
-	if (!s->f)
-		return err_set(err, "%s: cannot open: %s", path, strerror(errno));
-	if (index_lines(s, path, t->identity.data_sha256, err))
+	if (rows_open(&rows, t->rq.path, t->identity.data_sha256, err))
 		return -1;
-	if (!s->n_rows)
-		return err_set(err, "%s: no rows", path);
+	t->state = rows;
 	/* the first row tells the main metric, and a file of the wrong kind shows at once */
 	struct task_context first = {.id = text_copy("c0")};
-	struct place at = {path, s->rows[0].line, err};
-	json_t *row = row_load(s, 0, &at);
+	struct place at = {t->rq.path, rows_line(rows, 0), err};
+	json_t *row = rows_read(rows, 0, err);
 	int failed = !row || row_parse(row, t, &first, &at);
 	if (!failed)
 		t->identity.metric = first.questions[0].metric;
 	json_decref(row);
 	task_context_free(&first);
-	t->contexts = t->rq.contexts && t->rq.contexts < s->n_rows ? t->rq.contexts : s->n_rows;
+	t->contexts = t->rq.contexts && t->rq.contexts < rows_count(rows) ? t->rq.contexts : rows_count(rows);
 	t->identity.version = JSONL_VERSION;
 	sha256_hex("", 0, t->identity.template_sha256);
 	return failed ? -1 : 0;
@@ -275,13 +201,7 @@ static int jsonl_open(struct task *t, char err[ERR_LEN])
 
 static void jsonl_close(struct task *t)
 {
-	struct jsonl *s = t->state;
-	if (!s)
-		return;
-	if (s->f)
-		fclose(s->f);
-	free(s->rows);
-	free(s);
+	rows_close(t->state);
 }
 
 const struct task_def task_jsonl = {

@@ -5,22 +5,36 @@
 
 #include "tasks/task_impl.h"
 
-static const struct task_def *const table[] = {
-	&task_niah_single,
-	&task_niah_multikey,
-	&task_niah_multivalue,
-	&task_niah_multiquery,
-	&task_jsonl,
+/* A suite is an array of tasks. */
+static const struct {
+	const struct task_def *defs;
+	size_t n;
+} suites[] = {
+	{&task_niah_single, 1},
+	{&task_niah_multikey, 1},
+	{&task_niah_multivalue, 1},
+	{&task_niah_multiquery, 1},
+	{&task_jsonl, 1},
+	{task_longbench, LONGBENCH_TASKS},
+	{task_scbench, SCBENCH_TASKS},
+	{task_ruler, RULER_TASKS},
 };
+enum { SUITES = sizeof(suites) / sizeof(suites[0]) };
 
 size_t task_def_count(void)
 {
-	return sizeof(table) / sizeof(table[0]);
+	size_t n = 0;
+	for (size_t s = 0; s < SUITES; s++)
+		n += suites[s].n;
+	return n;
 }
 
 const struct task_def *task_def_at(size_t i)
 {
-	return table[i];
+	size_t s = 0;
+	while (i >= suites[s].n)
+		i -= suites[s++].n;
+	return &suites[s].defs[i];
 }
 
 bool task_takes(const struct task_def *def, const char *field)
@@ -34,15 +48,19 @@ bool task_takes(const struct task_def *def, const char *field)
 
 static const struct task_def *def_find(const char *name, char err[ERR_LEN])
 {
-	const char *names[sizeof(table) / sizeof(table[0])];
-	for (size_t i = 0; i < task_def_count(); i++) {
-		names[i] = table[i]->name;
+	size_t n = task_def_count();
+	const char **names = mem_new(n, sizeof(*names));
+	const struct task_def *found = NULL;
+	for (size_t i = 0; i < n; i++) {
+		names[i] = task_def_at(i)->name;
 		if (!strcmp(name, names[i]))
-			return table[i];
+			found = task_def_at(i);
 	}
-	const char *near = name_nearest(name, names, task_def_count());
-	err_set(err, "unknown task '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-	return NULL;
+	const char *near = name_nearest(name, names, n);
+	if (!found)
+		err_set(err, "unknown task '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+	free(names);
+	return found;
 }
 
 /* A parameter that changes nothing would make two equal cells look different: refused. So are numbers out of all bounds. */
@@ -53,11 +71,16 @@ static int request_check(const struct task_def *def, const struct task_request *
 		bool set;
 	} fields[] = {
 		{"path", rq->path != NULL},
+		{"templates", rq->templates != NULL},
+		{"truncate", rq->truncate != NULL},
 		{"questions", rq->questions != 0},
 		{"needles", rq->needles != 0},
 		{"values", rq->values != 0},
 		{"queries", rq->queries != 0},
 		{"depth", rq->depth > 0},
+		{"mode", rq->mode != NULL},
+		{"generator", rq->generator != NULL},
+		{"release", rq->release != NULL},
 	};
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (fields[i].set && !task_takes(def, fields[i].field))
@@ -83,7 +106,12 @@ int task_open(struct task **out, const struct task_request *rq, char err[ERR_LEN
 	t->rq = *rq;
 	t->rq.name = def->name;
 	t->rq.path = text_copy(rq->path);
+	t->rq.templates = text_copy(rq->templates);
+	t->rq.truncate = text_copy(rq->truncate);
 	t->rq.wording = text_copy(rq->wording);
+	t->rq.mode = text_copy(rq->mode);
+	t->rq.generator = text_copy(rq->generator);
+	t->rq.release = text_copy(rq->release);
 	t->identity.name = def->name;
 	if (def->open(t, err)) {
 		task_close(t);
@@ -99,7 +127,12 @@ void task_close(struct task *t)
 		return;
 	t->def->close(t);
 	free((char *)t->rq.path);
+	free((char *)t->rq.templates);
+	free((char *)t->rq.truncate);
 	free((char *)t->rq.wording);
+	free((char *)t->rq.mode);
+	free((char *)t->rq.generator);
+	free((char *)t->rq.release);
 	free(t);
 }
 
@@ -130,10 +163,27 @@ struct task_question *task_question_add(struct task_context *c)
 {
 	c->questions = mem_grow(c->questions, (size_t)c->n_questions + 1, sizeof(*c->questions));
 	struct task_question *q = &c->questions[c->n_questions];
-	*q = (struct task_question){.depth = NAN};
+	*q = (struct task_question){.depth = NAN, .needle_token = -1, .needle_char = -1};
 	q->id = text_format("%s.q%d", c->id, c->n_questions++);
 	q->answer_prefix = text_copy("");
 	return q;
+}
+
+static bool inside_character(const char *p)
+{
+	return ((unsigned char)*p & 0xc0) == 0x80;
+}
+
+void task_context_cut(struct task_context *c, const struct task_request *rq, int64_t from, int64_t n)
+{
+	size_t len = strlen(c->text), head = rq->cut_tokens(rq->user, c->text, len, from);
+	size_t tail = rq->cut_tokens(rq->user, c->text, len, from + n);
+	while (head > 0 && inside_character(c->text + head))
+		head--;
+	while (tail < len && inside_character(c->text + tail))
+		tail++;
+	memmove(c->text + head, c->text + tail, len - tail + 1);
+	c->cut_tokens = n;
 }
 
 void task_answer_add(struct task_question *q, const char *answer)
@@ -158,6 +208,7 @@ void task_context_free(struct task_context *c)
 		free(q->id);
 		free(q->text);
 		free(q->answer_prefix);
+		free(q->golden);
 	}
 	free(c->questions);
 	free(c->id);

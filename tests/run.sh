@@ -18,7 +18,7 @@ for t in "$@"; do
 	if [ "$rc" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; echo "$t: ended with status $rc before saying what failed"; fi
 	printf '%-44s %3d passed %2d failed %2d skipped  %6.1f s\n' "${t#build/}" "$p" "$f" "$s" "$(echo "$(date +%s.%N) - $start" | bc 2>/dev/null || echo 0)"
 	[ "$f" -eq 0 ] || sed 's/^/    /' "$log" | tail -n 60
-	[ "$s" -eq 0 ] || grep -hE 'skip' "$log" | sed 's/^/    /' | sort -u | head -20
+	[ "$s" -eq 0 ] || grep -hE '^ *skip(ped)?( -|:)' "$log" | sed 's/^/    /' | sort -u | head -20
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 done
 echo "$passed passed, $failed failed, $skipped skipped"

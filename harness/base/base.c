@@ -91,9 +91,8 @@ void strbuf_printf(struct strbuf *b, const char *fmt, ...)
 	va_start(ap, fmt);
 	int n = vsnprintf(NULL, 0, fmt, ap);
 	va_end(ap);
-	strbuf_add(b, "", 0);
-	b->cap = b->cap < b->len + (size_t)n + 1 ? (b->len + (size_t)n + 1) * 2 : b->cap;
-	b->text = mem_grow(b->text, b->cap, 1);
+	if (b->cap < b->len + (size_t)n + 1)
+		b->text = mem_grow(b->text, b->cap = (b->len + (size_t)n + 1) * 2, 1);
 	va_start(ap, fmt);
 	vsnprintf(b->text + b->len, (size_t)n + 1, fmt, ap);
 	va_end(ap);

@@ -10,14 +10,18 @@
  * bf16; sums, softmax, norms, RoPE, the residual stream and every score stay fp32.
  *
  * Determinism: each output element is one sum over k in ascending order with one accumulator, for any number of rows, threads
- * and sequences a call; attention visits the keys of a sequence in blocks of ATTN_BLOCK counted from each segment's start. So a
- * row's bits depend on that row's inputs alone. Blocking may differ in rows and columns only. */
+ * and sequences a call; attention visits the keys of a sequence in blocks of ATTN_BLOCK and merges its results every ATTN_PART keys, both
+ * counted from each segment's start, whoever computes the parts. So a row's bits depend on that row's inputs alone. Blocking may
+ * differ in rows and columns only. */
 #ifndef KVB_DEVICE_H
 #define KVB_DEVICE_H
 
 #include "harness/base/base.h"
 
-enum { ATTN_BLOCK = 128 }; /* keys a block of online softmax */
+enum {
+	ATTN_BLOCK = 128, /* keys a block of online softmax */
+	ATTN_PART = 512   /* keys whose softmax is computed on its own; parts are merged in ascending order */
+};
 
 struct device;
 struct queue;
@@ -161,5 +165,19 @@ struct device_peaks {
 	double fma_f32, dot_bf16, read_bytes; /* dot_bf16 0 = not there */
 };
 void device_peaks(struct device *d, struct device_peaks *p);
+
+/* ---- where time goes: counters of each operation, off until asked for ----
+ * flops: what the operation's arithmetic needs. bytes: what must pass through memory at least: weights and caches read or written;
+ * for operations on rows the rows themselves (which may sit in a cache). So max(flops / peak, bytes / peak) / time is the share of
+ * what the machine could do. */
+struct device_profile_row {
+	const char *name;
+	int64_t calls, ns;
+	double flops, bytes;
+};
+void device_profile_start(struct device *d); /* counts from zero */
+void device_profile_stop(struct device *d);
+/* Every operation that was called since the start, in a fixed order. */
+void device_profile(const struct device *d, void (*row)(void *user, const struct device_profile_row *), void *user);
 
 #endif

@@ -142,11 +142,17 @@ static void cache_put(struct bpe *b, const char *piece, size_t len, const int32_
 	ids_append(&b->cached, v, n);
 }
 
+/* An empty list has no memory to point into. */
+static const int32_t *ids_from(const struct ids *a, size_t i)
+{
+	return a->v ? a->v + i : NULL;
+}
+
 void bpe_encode(struct bpe *b, const char *piece, size_t len, struct ids *out)
 {
 	const int64_t *known = len <= CACHE_PIECE_MAX ? bytemap_get(&b->cache, piece, len) : NULL;
 	if (known) {
-		ids_append(out, b->cached.v + (*known >> 8), (size_t)(*known & 255));
+		ids_append(out, ids_from(&b->cached, (size_t)(*known >> 8)), (size_t)(*known & 255));
 		return;
 	}
 	size_t start = out->n;
@@ -156,7 +162,7 @@ void bpe_encode(struct bpe *b, const char *piece, size_t len, struct ids *out)
 	else
 		merge_all(b, piece, len, out);
 	if (len <= CACHE_PIECE_MAX)
-		cache_put(b, piece, len, out->v + start, out->n - start);
+		cache_put(b, piece, len, ids_from(out, start), out->n - start);
 }
 
 void bpe_free(struct bpe *b)

@@ -303,6 +303,18 @@ int chat_encode(const struct chat_template *t, struct tokenizer *tok, const char
 	return failed ? -1 : 0;
 }
 
+int chat_encode_golden(const struct chat_template *t, struct tokenizer *tok, const char *golden, struct ids *out, char err[ERR_LEN])
+{
+	struct span g = span_of(golden), none = {"", 0};
+	char *next;
+	if (t->trims)
+		trim(&none, &g);
+	chat_next(t, &next);
+	int rc = encode_user(tok, g, out, err) || encode_own(tok, next, out, err) ? -1 : 0;
+	free(next);
+	return rc;
+}
+
 void chat_ids_free(struct chat_ids *c)
 {
 	ids_free(&c->prefix);

@@ -70,18 +70,18 @@ static void words_free(struct words *w)
 	free(w->v);
 }
 
-static double f1(const struct words *p, const struct words *g)
+double words_f1(char *const *p, int n_p, char *const *g, int n_g)
 {
 	int common = 0;
-	for (int i = 0, j = 0; i < p->n && j < g->n;) {
-		int d = strcmp(p->v[i], g->v[j]);
+	for (int i = 0, j = 0; i < n_p && j < n_g;) {
+		int d = strcmp(p[i], g[j]);
 		common += d == 0;
 		i += d <= 0;
 		j += d >= 0;
 	}
 	if (!common)
 		return 0;
-	double precision = (double)common / p->n, recall = (double)common / g->n;
+	double precision = (double)common / n_p, recall = (double)common / n_g;
 	return 2 * precision * recall / (precision + recall);
 }
 
@@ -91,9 +91,17 @@ double qa_f1(const char *answer, char *const *gold, int n_gold)
 	struct words p = words_of(answer);
 	for (int i = 0; i < n_gold; i++) {
 		struct words g = words_of(gold[i]);
-		best = fmax(best, f1(&p, &g));
+		best = fmax(best, words_f1(p.v, p.n, g.v, g.n));
 		words_free(&g);
 	}
 	words_free(&p);
 	return best;
+}
+
+double qa_f1_line(const char *answer, char *const *gold, int n_gold)
+{
+	char *line = text_first_line(answer);
+	double s = qa_f1(line, gold, n_gold);
+	free(line);
+	return s;
 }

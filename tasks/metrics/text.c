@@ -1,4 +1,6 @@
 /* text.c: Unicode text operations of the metrics (metrics.h), on utf8proc's tables. */
+#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -43,6 +45,20 @@ bool text_is_word(int32_t code)
 	}
 }
 
+bool text_is_punctuation_zh(int32_t code)
+{
+	static const char chinese[] =
+		"！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛｜｝～｟｠｢｣､、〃》「」『』【】〔〕〖〗"
+		"〘〙〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏";
+	const char *p = chinese;
+	if (code < 128)
+		return ispunct(code);
+	for (int32_t of; (of = text_next(&p));)
+		if (of == code)
+			return true;
+	return false;
+}
+
 void text_lower(struct strbuf *b, const char *s)
 {
 	for (int32_t c; (c = text_next(&s));)
@@ -62,4 +78,51 @@ size_t text_strip(const char **s)
 		if (!text_is_space(c))
 			end = p;
 	return (size_t)(end - *s);
+}
+
+char *text_without_nul(const char *s, size_t len)
+{
+	char *copy = mem_new(len + 1, 1);
+	memcpy(copy, s, len);
+	for (char *p = copy; (p = memchr(p, '\0', (size_t)(copy + len - p)));)
+		*p = 1;
+	return copy;
+}
+
+char *text_split(char **rest)
+{
+	const char *p = *rest, *next = p;
+	for (; text_is_space(text_next(&next)); p = next)
+		;
+	const char *word = p, *end = p;
+	for (int32_t c; (c = text_next(&p)) && !text_is_space(c); end = p)
+		;
+	*rest = (char *)p;
+	if (end == word)
+		return NULL;
+	*(char *)end = '\0';
+	return (char *)word;
+}
+
+char *text_first_line(const char *s)
+{
+	s += strspn(s, "\n");
+	struct strbuf b = {0};
+	strbuf_add(&b, s, strcspn(s, "\n"));
+	return strbuf_take(&b);
+}
+
+struct codes text_codes(const char *s)
+{
+	size_t len = strlen(s);
+	struct codes c = {.v = mem_new(len + 1, sizeof(*c.v)), .at = mem_new(len + 1, sizeof(*c.at))};
+	for (const char *p = s; (c.v[c.n] = text_next(&p));)
+		c.at[++c.n] = (size_t)(p - s);
+	return c;
+}
+
+void codes_free(struct codes *c)
+{
+	free(c->v);
+	free(c->at);
 }

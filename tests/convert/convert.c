@@ -43,12 +43,13 @@ static const struct {
 	{"musique", 32},
 };
 
-static int longbench_new_tokens(const char *path)
+/* Row of the table by the file's name; -1 = not one of the English QA tasks. */
+static int longbench_task(const char *path)
 {
 	for (size_t i = 0; i < sizeof(longbench_qa) / sizeof(longbench_qa[0]); i++)
 		if (strstr(path, longbench_qa[i].task))
-			return longbench_qa[i].max_new_tokens;
-	return 0;
+			return (int)i;
+	return -1;
 }
 
 /* The question's side: the last "Question:", with the paragraph before it when that is the instruction to answer. */
@@ -71,19 +72,21 @@ static int convert_longbench_mini(const char *path, FILE *out, char err[ERR_LEN]
 	json_error_t why;
 	json_t *file = json_load_file(path, 0, &why), *in;
 	const char *key;
-	int rows = 0, new_tokens = longbench_new_tokens(path);
-	if (!file || !new_tokens) {
+	int rows = 0, task = longbench_task(path);
+	if (!file || task < 0) {
 		json_decref(file);
-		return err_set(err, "%s: %s", path, new_tokens ? why.text : "not one of the English QA tasks");
+		return err_set(err, "%s: %s", path, task >= 0 ? why.text : "not one of the English QA tasks");
 	}
 	json_object_foreach(file, key, in)
 	{
 		char *prompt = text_copy(json_string_value(json_object_get(in, "origin_prompt")));
 		char *question = prompt ? longbench_question(prompt) : NULL;
+		char *id = text_format("%s-%s", longbench_qa[task].task, key); /* files may be joined: ids must differ */
 		if (question)
-			row_write(out, json_pack("{s:s, s:s%, s:s, s:O, s:s, s:i}", "id", key, "context", prompt,
+			row_write(out, json_pack("{s:s, s:s%, s:s, s:O, s:s, s:i}", "id", id, "context", prompt,
 					       (size_t)(question - prompt), "question", question, "answers",
-					       json_object_get(in, "gold"), "metric", "qa_f1", "max_new_tokens", new_tokens));
+					       json_object_get(in, "gold"), "metric", "qa_f1", "max_new_tokens", longbench_qa[task].max_new_tokens));
+		free(id);
 		free(prompt);
 		if (!question) {
 			rows = err_set(err, "%s: row %s has no question", path, key);

@@ -21,7 +21,7 @@ db=$dir/a.db
 wants 0 '' "$K" help
 wants 2 '' "$K"
 wants 0 '' "$K" version
-for verb in run status report export ask list doctor bench calibrate; do wants 0 '' "$K" $verb --help; done
+for verb in run status report export ask list doctor bench calibrate fetch score; do wants 0 '' "$K" $verb --help; done
 wants 2 'did you mean "export"' "$K" exprot
 wants 2 'did you mean --format' "$K" export --fromat csv x.db
 wants 2 'usage: kvbench status DB' "$K" status
@@ -44,6 +44,9 @@ wants 0 '' "$K" run "$plan" --db "$db" --dry-run -q
 grep -q '3 cells, 24 samples'  "$dir/out" && [ ! -e "$db" ] && echo "ok - a dry run only counts" || echo "not ok - a dry run only counts"
 wants 0 '0 of them present before; now 24 answered' "$K" run "$plan" --db "$db"
 wants 0 '24 of them present before; now 0 answered' "$K" run "$plan" --db "$db"
+printf '{"id": "a", "context": "The old man saw the lake.", "question": "\\nRecall amber.", "answers": ["x"], "metric": "exact"}\n%.0s' 1 2 >"$dir/twins.jsonl"
+wants 1 'two samples are called' "$K" run "$plan" --db "$dir/d.db" --set 'tasks=[{"name":"jsonl","path":"'"$dir"'/twins.jsonl"}]'
+wants 0 'in all about .* MB' "$K" run "$plan" --db "$dir/e.db"
 silent "$K" run "$plan" --targets gone-model --db "$dir/b.db"
 for format in csv json md latex text; do wants 0 '' "$K" export "$db" --format $format; done
 wants 0 '' "$K" status "$db"

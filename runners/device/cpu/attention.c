@@ -1,15 +1,29 @@
 /* attention.c: attention of a batch of sequences, and the row log-sum-exp over any key set: both are items of `attend`.
  *
  * An item is one (sequence, KV head, block of queries) with all query heads of the group, so that each key block is packed once
- * for ATTN_ROWS rows. Items are handed out longest first. A row's bits depend on its own query and keys alone. */
+ * for ATTN_ROWS rows. Items are handed out longest first; few items are handed out in parts of ATTN_PART keys. A row's bits
+ * depend on its own query and keys alone. */
 #include "runners/device/cpu/cpu.h"
 
 #include <stdlib.h>
+
+enum {
+	SMALL_MERGE = 1 << 15,  /* floats: some microseconds */
+	SHARED_FLOATS = 1 << 20 /* results of parts held at most: 4 MB */
+};
+
+/* One part of an item whose parts are computed by several threads. */
+struct attend_share {
+	const struct attend_item *item;
+	int64_t part;
+	float *result; /* of part 0 the first of all the item's results */
+};
 
 struct attend_job {
 	const struct cpu_kernels *kernels;
 	struct device *d;
 	struct attend_item *items;
+	struct attend_share *shares;
 };
 
 static void attend_one(void *arg, int64_t i, int thread)
@@ -18,18 +32,29 @@ static void attend_one(void *arg, int64_t i, int thread)
 	j->kernels->attend(&j->items[i], device_scratch(j->d, thread));
 }
 
-static int64_t cost(const struct attend_item *a)
+/* (query, key) pairs of one head. */
+static int64_t pairs(const struct attend_item *a)
 {
-	int64_t keys = a->seen + (a->causal ? a->queries : 0);
+	int64_t keys = a->seen;
 	for (int s = 0; s < a->n_seg - 1; s++)
 		keys += a->seg[s].n;
-	return keys * a->queries;
+	return keys * a->queries + (a->causal ? a->queries * (a->queries - 1) / 2 : 0);
 }
 
 static int longest_first(const void *a, const void *b)
 {
-	int64_t x = cost(a), y = cost(b);
+	int64_t x = pairs(a), y = pairs(b);
 	return (x < y) - (x > y);
+}
+
+/* What one (sequence, head) costs, for the profile: K and V of all its keys are read once. */
+static void count_cost(const struct attend_item *a, double *flops, double *bytes)
+{
+	int64_t keys = 0;
+	for (int s = 0; s < a->n_seg; s++)
+		keys += a->seg[s].n;
+	*flops += (a->out ? 4.0 : 2.0) * a->g * a->d * (double)pairs(a);
+	*bytes += (a->out ? 2.0 : 1.0) * a->d * (double)keys * (a->bf16 ? 2 : 4);
 }
 
 static int64_t query_block(int g)
@@ -56,10 +81,57 @@ static int64_t add_items(struct attend_item *items, const struct attend_item *wh
 	return n;
 }
 
+static void share_one(void *arg, int64_t i, int thread)
+{
+	struct attend_job *j = arg;
+	const struct attend_share *s = &j->shares[i];
+	j->kernels->attend_part(s->item, s->part, s->result, device_scratch(j->d, thread));
+}
+
+static void merge_one(void *arg, int64_t i, int thread)
+{
+	struct attend_job *j = arg;
+	const struct attend_share *s = &j->shares[i];
+	if (s->part == 0)
+		j->kernels->attend_merge(s->item, s->result, device_scratch(j->d, thread));
+}
+
+/* Few items (decoding of one sequence) would leave threads idle: their parts become the items. */
+static void run_shares(struct device *d, struct attend_item *items, int64_t n, int64_t shares, int64_t floats)
+{
+	float *results = mem_new((size_t)floats, sizeof *results), *at = results;
+	struct attend_share *share = mem_new((size_t)shares, sizeof *share);
+	struct attend_job j = {d->kernels, d, items, share};
+	int64_t used = 0;
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t p = 0, parts = attend_parts(&items[i]); p < parts; p++, at += attend_part_floats(&items[i]))
+			share[used++] = (struct attend_share){&items[i], p, at};
+	pool_run(d->pool, shares, share_one, &j);
+	if (floats < SMALL_MERGE) /* not worth waking a thread */
+		for (int64_t i = 0; i < shares; i++)
+			merge_one(&j, i, 0);
+	else
+		pool_run(d->pool, shares, merge_one, &j);
+	free(share);
+	free(results);
+}
+
 static void run_items(struct device *d, struct attend_item *items, int64_t n)
 {
+	int64_t shares = 0, floats = 0;
+	bool whole = !d->kernels->attend_part || n >= 4 * pool_threads(d->pool) || pool_threads(d->pool) == 1;
+	for (int64_t i = 0; i < n && !whole; i++) {
+		int64_t parts = attend_parts(&items[i]);
+		whole = parts == 0;
+		shares += parts;
+		floats += parts * attend_part_floats(&items[i]);
+	}
+	if (!whole && shares > n && floats <= SHARED_FLOATS) {
+		run_shares(d, items, n, shares, floats);
+		return;
+	}
 	qsort(items, (size_t)n, sizeof *items, longest_first);
-	pool_run(d->pool, n, attend_one, &(struct attend_job){d->kernels, d, items});
+	pool_run(d->pool, n, attend_one, &(struct attend_job){d->kernels, d, items, NULL});
 }
 
 static int check_heads(struct device *d, const char *op, int heads, int kv_heads, int head_dim)
@@ -98,8 +170,9 @@ int op_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n,
 	int kv_heads = seqs[0].tail->heads, head_dim = seqs[0].tail->head_dim;
 	if (check_heads(d, "op_attention", heads, kv_heads, head_dim))
 		return -1;
-	int64_t total = 0;
+	int64_t total = 0, rows = 0, begin = profile_begin(d);
 	int g = heads / kv_heads;
+	double flops = 0, bytes = 0;
 	for (int i = 0; i < n; i++) {
 		const struct attn_seq *s = &seqs[i];
 		const struct kv *c = s->context;
@@ -111,6 +184,7 @@ int op_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n,
 			heads * head_dim > out->cols || kv_len(s->tail, layer, 0) < s->tail_len + s->rows)
 			return device_fail(d, "op_attention: sequence %d does not fit its tensors or its cache", i);
 		total += (s->rows + query_block(g) - 1) / query_block(g) * kv_heads;
+		rows += s->rows;
 	}
 	struct attend_item *items = mem_new((size_t)total, sizeof *items);
 	int64_t used = 0;
@@ -132,9 +206,11 @@ int op_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n,
 				.lse_ld = lse ? lse->cols : 0};
 			sequence_segments(&a, s, layer, h);
 			used += add_items(items + used, &a);
+			count_cost(&a, &flops, &bytes);
 		}
 	run_items(d, items, used);
 	free(items);
+	profile_end(d, rows == n ? PROFILE_ATTENTION_ONE : PROFILE_ATTENTION, begin, flops, bytes);
 	return 0;
 }
 
@@ -173,7 +249,8 @@ int op_attn_lse(struct queue *q, int layer, const struct key_set *keys, const st
 		return device_fail(
 			d, "op_attn_lse: rows [%lld, +%lld) do not fit their tensors", (long long)row0, (long long)rows);
 	struct attend_item *items = mem_new((size_t)((rows + query_block(g) - 1) / query_block(g) * kv_heads), sizeof *items);
-	int64_t used = 0;
+	int64_t used = 0, begin = profile_begin(d);
+	double flops = 0, bytes = 0;
 	for (int h = 0; h < kv_heads; h++) {
 		struct attend_item a = {.n_seg = keys->n,
 			.g = g,
@@ -190,9 +267,11 @@ int op_attn_lse(struct queue *q, int layer, const struct key_set *keys, const st
 		for (int r = 0; r < keys->n; r++)
 			a.seg[r] = range_segment(&keys->range[r], layer, h);
 		used += add_items(items + used, &a);
+		count_cost(&a, &flops, &bytes);
 	}
 	run_items(d, items, used);
 	free(items);
+	profile_end(d, PROFILE_ATTN_LSE, begin, flops, bytes);
 	return 0;
 }
 
@@ -224,6 +303,17 @@ static void reduce_one(void *arg, int64_t item, int thread)
 	j->d->kernels->reduce(&a, device_scratch(j->d, thread));
 }
 
+/* (query, key) pairs of one head: the rows that see a column, over all columns. */
+static int64_t reduce_pairs(const struct reduce_job *j, int64_t rows)
+{
+	int64_t n = 0;
+	for (int64_t i = 0; i < (j->whole.causal ? rows : 1); i++) {
+		int64_t seen = j->seen + i - j->col0;
+		n += seen < 0 ? 0 : seen > j->cols ? j->cols : seen;
+	}
+	return j->whole.causal ? n : n * rows;
+}
+
 int op_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int which, int64_t col0, int64_t cols,
 	const struct tensor *x, int64_t row0, int64_t rows, int64_t qcol, int heads, const struct tensor *lse, int64_t lse_row0,
 	enum attn_reduce reduce, enum attn_group group, struct tensor *out, int64_t out_col)
@@ -246,6 +336,7 @@ int op_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int w
 	if (group == GROUP_MEAN && reduce == REDUCE_MAX)
 		return device_fail(d, "op_attn_reduce: the mean of a group needs sums over queries");
 	bool causal = keys->causal && which == keys->n - 1;
+	int64_t begin = profile_begin(d);
 	struct reduce_job j = {.d = d,
 		.range = range,
 		.layer = layer,
@@ -269,5 +360,8 @@ int op_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int w
 			.group = group,
 			.out_ld = out->cols}};
 	pool_run(d->pool, (cols + ATTN_BLOCK - 1) / ATTN_BLOCK * kv_heads, reduce_one, &j);
+	if (begin)
+		profile_end(d, PROFILE_ATTN_REDUCE, begin, 2.0 * heads * head_dim * (double)reduce_pairs(&j, rows),
+			(double)(cols * kv_heads * head_dim * kv_element(d)));
 	return 0;
 }

@@ -25,7 +25,7 @@ enum {
 	ATTN_ROWS = 192,    /* queries x heads of the group an item of attention has at most; they share each packed key block */
 	HEAD_DIM_MAX = 256,
 	ATTN_SEGMENTS = 4,
-	SCRATCH_BYTES = 1 << 20 /* of each thread: the most an attention item takes is 0.8 MB */
+	SCRATCH_BYTES = 1 << 20 /* of each thread: the most an attention item takes is 0.9 MB */
 };
 
 struct segment {           /* a run of keys in order: row i of it is row index[i] (or i) of k and v */
@@ -58,6 +58,25 @@ struct attend_item {
 	int64_t q_ld, out_ld, lse_ld;
 };
 
+/* Keys of segment s that some query of the item sees; and its runs of ATTN_PART keys, over all segments. */
+static inline int64_t attend_end(const struct attend_item *a, int s)
+{
+	int64_t n = a->seg[s].n, seen = a->seen + (a->causal ? a->queries - 1 : 0);
+	return s < a->n_seg - 1 || seen > n ? n : seen < 0 ? 0 : seen;
+}
+static inline int64_t attend_parts(const struct attend_item *a)
+{
+	int64_t parts = 0;
+	for (int s = 0; s < a->n_seg; s++)
+		parts += (attend_end(a, s) + ATTN_PART - 1) / ATTN_PART;
+	return parts;
+}
+/* Floats of one part's result: for each row (query x head) d padded to 32 sums, then all maxima, then all sums of p. */
+static inline int64_t attend_part_floats(const struct attend_item *a)
+{
+	return a->queries * a->g * ((a->d + 31) / 32 * 32 + 2);
+}
+
 /* One (KV head, block of at most ATTN_BLOCK keys): probabilities of all queries, reduced. */
 struct reduce_item {
 	struct segment keys; /* n <= ATTN_BLOCK; index NULL */
@@ -81,6 +100,10 @@ struct cpu_kernels {
 	void (*pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t k, bool bf16);
 	void (*linear)(const struct linear_item *a, void *scratch);
 	void (*attend)(const struct attend_item *a, void *scratch);
+	/* The same in two steps for several threads, bit for bit: each part's result, then all parts [n][attend_part_floats]
+	 * merged. NULL = attend alone. */
+	void (*attend_part)(const struct attend_item *a, int64_t part, float *result, void *scratch);
+	void (*attend_merge)(const struct attend_item *a, const float *parts, void *scratch);
 	void (*reduce)(const struct reduce_item *a, void *scratch);
 	void (*rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps); /* out may be x */
 	void (*rope)(float *x, const float *cos, const float *sin, int d);                 /* one head, in place */
@@ -90,6 +113,31 @@ struct cpu_kernels {
 	float (*read)(const float *x, int64_t n); /* reads all of x, n a multiple of 256 */
 };
 extern const struct cpu_kernels kernels_reference, kernels_avx2, kernels_avx512, kernels_avx512bf16;
+
+enum profile_op { /* names: profile.c */
+	PROFILE_EMBED,
+	PROFILE_NORM,
+	PROFILE_LINEAR,
+	PROFILE_LINEAR_FEW,
+	PROFILE_HEAD_NORM,
+	PROFILE_ROPE_TABLE,
+	PROFILE_ROPE,
+	PROFILE_SWIGLU,
+	PROFILE_COPY,
+	PROFILE_ARGMAX,
+	PROFILE_KV_APPEND,
+	PROFILE_KV_GATHER,
+	PROFILE_ATTENTION,
+	PROFILE_ATTENTION_ONE,
+	PROFILE_ATTN_LSE,
+	PROFILE_ATTN_REDUCE,
+	PROFILE_MOMENTS,
+	PROFILE_OPS
+};
+struct profile_count {
+	int64_t calls, ns;
+	double flops, bytes;
+};
 
 struct device {
 	const struct cpu_kernels *kernels;
@@ -103,6 +151,8 @@ struct device {
 	char error[ERR_LEN];
 	bool oom;
 	int64_t oom_bytes;
+	bool profiling;
+	struct profile_count profile[PROFILE_OPS];
 };
 struct queue {
 	struct device *d;
@@ -140,6 +190,12 @@ void *device_alloc(struct device *d, int64_t bytes);
 void device_free(struct device *d, void *p, int64_t bytes);
 int device_fail(struct device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* sets the error, returns -1 */
 void *device_scratch(struct device *d, int thread);
+/* Around the work of an operation: 0 while nobody profiles, and then profile_end does nothing. */
+static inline int64_t profile_begin(const struct device *d)
+{
+	return d->profiling ? clock_ns() : 0;
+}
+void profile_end(struct device *d, enum profile_op op, int64_t begin, double flops, double bytes);
 
 static inline int64_t round_up(int64_t n, int64_t to)
 {

@@ -152,7 +152,7 @@ int op_kv_append(
 					(long long)t->cap[layer * heads + h]);
 	}
 	struct append_job j = {seqs, x, kcol, vcol, layer, heads};
-	int64_t rows = 0;
+	int64_t rows = 0, begin = profile_begin(q->d);
 	for (int i = 0; i < n; i++)
 		rows += seqs[i].rows;
 	if (rows < 32) /* decoding: not worth waking a thread */
@@ -160,6 +160,8 @@ int op_kv_append(
 			append_item(&j, i, 0);
 	else
 		pool_run(q->d->pool, (int64_t)n * heads, append_item, &j);
+	profile_end(q->d, PROFILE_KV_APPEND, begin, 0,
+		2.0 * (double)(rows * heads * seqs[0].tail->head_dim * (4 + kv_element(q->d))));
 	return 0;
 }
 
@@ -235,6 +237,10 @@ int kv_gather(struct queue *q, struct kv *dst, const struct kv *src, const struc
 			return device_fail(q->d, "kv_gather: layer %d head %d: %d rows, capacity %lld, of %lld", layer, h,
 				k->len[i], (long long)dst->cap[i], (long long)src->len[i]);
 	}
+	int64_t begin = profile_begin(q->d), rows = 0;
+	for (int h = 0; h < k->heads; h++)
+		rows += k->len[layer * k->heads + h];
 	pool_run(q->d->pool, k->heads, gather_head, &(struct gather_job){dst, src, k, layer});
+	profile_end(q->d, PROFILE_KV_GATHER, begin, 0, 2.0 * (double)kv_bytes_for(q->d, dst->head_dim, rows));
 	return 0;
 }

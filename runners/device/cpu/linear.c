@@ -79,6 +79,7 @@ int op_linear(struct queue *q, struct tensor *out, const struct tensor *x, const
 		if (!d->shared)
 			return -1;
 	}
+	int64_t begin = profile_begin(d);
 	for (int64_t row = 0; row < rows; row += LINEAR_GROUP) {
 		struct linear_job j = {.d = d,
 			.w = w,
@@ -97,5 +98,7 @@ int op_linear(struct queue *q, struct tensor *out, const struct tensor *x, const
 		pool_run(d->pool, (j.rows + tile_rows - 1) / tile_rows, pack_tile, &j);
 		pool_run(d->pool, j.row_blocks * ((panels + j.block_panels - 1) / j.block_panels), linear_block, &j);
 	}
+	profile_end(d, rows <= LINEAR_FEW ? PROFILE_LINEAR_FEW : PROFILE_LINEAR, begin,
+		2.0 * (double)rows * (double)w->k * (double)cols, (double)weight_bytes(d, cols, w->k));
 	return 0;
 }

@@ -152,4 +152,4 @@ static float read_all(const float *x, int64_t n)
 }
 
 const struct cpu_kernels kernels_reference = {
-	"reference", 1, false, pack_rows, linear, attend, reduce, rmsnorm, rope, swiglu, peak_fma, NULL, read_all};
+	"reference", 1, false, pack_rows, linear, attend, NULL, NULL, reduce, rmsnorm, rope, swiglu, peak_fma, NULL, read_all};

@@ -22,11 +22,14 @@ static void rows_block(void *arg, int64_t item, int thread)
 		j->row(j, r);
 }
 
-static int run_rows(struct queue *q, struct rows_job j, int64_t cols)
+/* streams: how many matrices [rows, cols] are read or written. */
+static int run_rows(struct queue *q, enum profile_op op, struct rows_job j, int64_t cols, int streams)
 {
+	int64_t begin = profile_begin(q->d);
 	j.kernels = q->d->kernels;
 	j.block = cols < BLOCK_ELEMENTS ? BLOCK_ELEMENTS / cols : 1;
 	pool_run(q->d->pool, (j.rows + j.block - 1) / j.block, rows_block, &j);
+	profile_end(q->d, op, begin, 0, 4.0 * streams * (double)j.rows * (double)cols);
 	return 0;
 }
 
@@ -39,7 +42,7 @@ int op_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, cons
 {
 	if (rows > x->rows || rows > out->rows || out->cols < w->cols || x->cols < w->cols)
 		return device_fail(q->d, "op_rmsnorm: %lld rows of %lld do not fit", (long long)rows, (long long)w->cols);
-	return run_rows(q,
+	return run_rows(q, PROFILE_NORM,
 		(struct rows_job){.row = norm_row,
 			.rows = rows,
 			.out = out->x,
@@ -49,7 +52,7 @@ int op_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, cons
 			.x_ld = x->cols,
 			.n = w->cols,
 			.eps = eps},
-		w->cols);
+		w->cols, 2);
 }
 
 static void head_norm_row(const struct rows_job *j, int64_t r)
@@ -66,7 +69,7 @@ int op_head_norm(
 	if (rows > x->rows || col0 < 0 || col0 + (int64_t)heads * d > x->cols || w->cols < d)
 		return device_fail(q->d, "op_head_norm: %d heads of %d from column %lld of %lld", heads, d, (long long)col0,
 			(long long)x->cols);
-	return run_rows(q,
+	return run_rows(q, PROFILE_HEAD_NORM,
 		(struct rows_job){.row = head_norm_row,
 			.rows = rows,
 			.out = x->x + col0,
@@ -75,7 +78,7 @@ int op_head_norm(
 			.heads = heads,
 			.d = d,
 			.eps = eps},
-		(int64_t)heads * d);
+		(int64_t)heads * d, 2);
 }
 
 int op_rope_table(
@@ -83,12 +86,14 @@ int op_rope_table(
 {
 	if (rows > cs->rows || d % 2 || cs->cols < d)
 		return device_fail(q->d, "op_rope_table: %lld rows of %d do not fit", (long long)rows, d);
+	int64_t begin = profile_begin(q->d);
 	for (int64_t r = 0; r < rows; r++)
 		for (int t = 0; t < d / 2; t++) {
 			float angle = (float)positions[r] * (float)inv_freq[t];
 			cs->x[r * cs->cols + t] = cosf(angle) * (float)mscale;
 			cs->x[r * cs->cols + d / 2 + t] = sinf(angle) * (float)mscale;
 		}
+	profile_end(q->d, PROFILE_ROPE_TABLE, begin, 0, 4.0 * (double)rows * d);
 	return 0;
 }
 
@@ -104,7 +109,7 @@ int op_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, c
 	if (rows > x->rows || rows > cs->rows || d % 2 || cs->cols < d || col0 < 0 || col0 + (int64_t)heads * d > x->cols)
 		return device_fail(
 			q->d, "op_rope: %d heads of %d from column %lld of %lld", heads, d, (long long)col0, (long long)x->cols);
-	return run_rows(q,
+	return run_rows(q, PROFILE_ROPE,
 		(struct rows_job){.row = rope_row,
 			.rows = rows,
 			.out = x->x + col0,
@@ -113,7 +118,7 @@ int op_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, c
 			.x_ld = cs->cols,
 			.heads = heads,
 			.d = d},
-		(int64_t)heads * d);
+		(int64_t)heads * d, 2);
 }
 
 static void swiglu_row(const struct rows_job *j, int64_t r)
@@ -126,7 +131,7 @@ int op_swiglu(struct queue *q, struct tensor *out, const struct tensor *gate_up,
 {
 	if (rows > out->rows || rows > gate_up->rows || out->cols < f || gate_up->cols < 2 * f)
 		return device_fail(q->d, "op_swiglu: %lld rows of %lld do not fit", (long long)rows, (long long)f);
-	return run_rows(q,
+	return run_rows(q, PROFILE_SWIGLU,
 		(struct rows_job){.row = swiglu_row,
 			.rows = rows,
 			.out = out->x,
@@ -134,5 +139,5 @@ int op_swiglu(struct queue *q, struct tensor *out, const struct tensor *gate_up,
 			.out_ld = out->cols,
 			.x_ld = gate_up->cols,
 			.n = f},
-		f);
+		f, 3);
 }

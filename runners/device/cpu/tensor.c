@@ -70,8 +70,10 @@ int op_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_co
 {
 	if (!has_rows(out, out_row, rows) || !has_rows(x, row, rows) || !has_cols(out, out_col, cols) || !has_cols(x, col, cols))
 		return device_fail(q->d, "op_copy: %lld x %lld elements do not fit", (long long)rows, (long long)cols);
+	int64_t begin = profile_begin(q->d);
 	for (int64_t r = 0; r < rows; r++)
 		memmove(out->x + (out_row + r) * out->cols + out_col, x->x + (row + r) * x->cols + col, (size_t)cols * 4);
+	profile_end(q->d, PROFILE_COPY, begin, 0, 8.0 * (double)rows * (double)cols);
 	return 0;
 }
 
@@ -79,10 +81,12 @@ int op_gather_rows(struct queue *q, struct tensor *out, const struct tensor *x, 
 {
 	if (!has_rows(out, 0, n) || out->cols < x->cols)
 		return device_fail(q->d, "op_gather_rows: %lld rows of %lld do not fit", (long long)n, (long long)x->cols);
+	int64_t begin = profile_begin(q->d);
 	for (int64_t i = 0; i < n; i++) {
 		if (!has_rows(x, rows[i], 1))
 			return device_fail(q->d, "op_gather_rows: row %d of %lld", rows[i], (long long)x->rows);
 		memcpy(out->x + i * out->cols, x->x + rows[i] * x->cols, (size_t)x->cols * 4);
 	}
+	profile_end(q->d, PROFILE_COPY, begin, 0, 8.0 * (double)n * (double)x->cols);
 	return 0;
 }

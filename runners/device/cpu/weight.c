@@ -121,6 +121,8 @@ int op_embed(struct queue *q, struct tensor *out, const struct weight *table, co
 	for (int64_t r = 0; r < rows; r++)
 		if (ids[r] < 0 || ids[r] >= table->n)
 			return device_fail(q->d, "op_embed: token %d of %lld", ids[r], (long long)table->n);
+	int64_t begin = profile_begin(q->d);
 	pool_run(q->d->pool, rows, embed_row, &(struct embed_job){table, ids, out});
+	profile_end(q->d, PROFILE_EMBED, begin, 0, (double)(rows * table->k * (element(q->d) + 4)));
 	return 0;
 }

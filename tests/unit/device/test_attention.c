@@ -151,8 +151,9 @@ static void free_result(struct result *r)
 	free(r->out), free(r->lse);
 }
 
-static const struct sequence ONE[][1] = {{{-1, 0, 1, 0}}, {{-1, 0, 129, 0}}, {{-1, 127, 2, 0}}, {{0, 0, 5, 0}}, {{1, 0, 13, 0}},
-	{{127, 3, 1, 0}}, {{128, 0, 5, 3}}, {{129, 100, 40, 2}}, {{1000, 0, 1, 0}}, {{1000, 130, 13, 7}}, {{-1, 0, 300, 0}}};
+static const struct sequence ONE[][1] = {{{700, 510, 5, 0}}, {{-1, 1020, 9, 0}}, {{-1, 0, 1, 0}}, {{-1, 0, 129, 0}},
+	{{-1, 127, 2, 0}}, {{0, 0, 5, 0}}, {{1, 0, 13, 0}}, {{127, 3, 1, 0}}, {{128, 0, 5, 3}}, {{129, 100, 40, 2}},
+	{{1000, 0, 1, 0}}, {{1000, 130, 13, 7}}, {{-1, 0, 300, 0}}};
 enum { N_ONE = sizeof ONE / sizeof *ONE };
 static const int HEADS[][2] = {{1, 1}, {2, 2}, {4, 2}, {9, 3}, {8, 2}, {6, 1}, {14, 2}, {8, 1}}; /* g = 1 1 2 3 4 6 7 8 */
 static const int DIMS[] = {16, 32, 64, 80, 128, 20, 256};
@@ -242,14 +243,16 @@ static void test_paths_agree(void **state)
 
 static const struct sequence MANY[MAX_SEQS] = {{129, 3, 1, 2}, {-1, 0, 140, 0}, {300, 0, 7, 5}, {64, 127, 5, 0}};
 
-static void test_bits(void **state)
+/* More keys than ATTN_PART, with rows on both sides of its borders: alone, the parts go to several threads. */
+static const struct sequence LONG[MAX_SEQS] = {{1100, 510, 5, 0}, {1300, 0, 3, 2}, {-1, 1022, 4, 0}, {512, 511, 2, 0}};
+
+static void check_bits(const struct sequence *seqs, int step)
 {
-	(void)state;
 	static const int heads[][3] = {{14, 2, 64}, {9, 3, 20}, {4, 4, 128}};
 	for (int f = 0; f < N_FAST; f++)
 		for (int p = 0; p < 2; p++)
-			for (int c = f % every(3); c < 3; c += every(3)) {
-				struct setup s = {heads[c][0], heads[c][1], heads[c][2], MANY, MAX_SEQS};
+			for (int c = f % step; c < 3; c += step) {
+				struct setup s = {heads[c][0], heads[c][1], heads[c][2], seqs, MAX_SEQS};
 				struct result want = {0};
 				for (int threads = 1; threads <= 4; threads *= 2) {
 					struct device *d = open_device(FAST[f], PRECISIONS[p], threads);
@@ -270,6 +273,18 @@ static void test_bits(void **state)
 				}
 				free_result(&want);
 			}
+}
+
+static void test_bits(void **state)
+{
+	(void)state;
+	check_bits(MANY, every(3));
+}
+
+static void test_bits_of_parts(void **state)
+{
+	(void)state;
+	check_bits(LONG, 3);
 }
 
 /* ---- key sets ---- */
@@ -479,16 +494,17 @@ static void test_not_a_number_comes_through(void **state)
 		if (!d)
 			continue;
 		struct queue *q = queue_new(d);
-		int64_t cap = 40;
+		enum { N = ATTN_PART + 40 };
+		int64_t cap = N;
 		struct kv *kv = kv_new(d, 1, 1, 32, &cap);
-		float *x = values(90, 40 * 96, 1);
+		float *x = values(90, N * 96, 1);
 		x[7 * 96 + 32] = NAN; /* key 7 */
-		struct tensor *xt = tensor_of(q, x, 40, 96), *out = tensor_of(q, NULL, 40, 32), *lse = tensor_of(q, NULL, 40, 1);
-		struct attn_seq s = {0, 40, NULL, NULL, kv, 0};
+		struct tensor *xt = tensor_of(q, x, N, 96), *out = tensor_of(q, NULL, N, 32), *lse = tensor_of(q, NULL, N, 1);
+		struct attn_seq s = {0, N, NULL, NULL, kv, 0};
 		assert_int_equal(op_kv_append(q, 0, &s, 1, xt, 32, 64), 0);
 		assert_int_equal(op_attention(q, 0, &s, 1, out, xt, 0, 1, lse), 0);
 		float *o = host_of(q, out), *l = host_of(q, lse);
-		for (int r = 0; r < 40; r++)
+		for (int r = 0; r < N; r++)
 			assert_true(isnan(o[r * 32]) == (r >= 7) && isnan(l[r]) == (r >= 7));
 		free(x), free(o), free(l);
 		tensor_free(xt), tensor_free(out), tensor_free(lse);
@@ -503,6 +519,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_paths_agree),
 		cmocka_unit_test(test_bits),
+		cmocka_unit_test(test_bits_of_parts),
 		cmocka_unit_test(test_key_sets),
 		cmocka_unit_test(test_reduce_bits),
 		cmocka_unit_test(test_probabilities_are_attentions),

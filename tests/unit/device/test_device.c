@@ -122,6 +122,57 @@ static void test_peaks(void **state)
 	device_close(d);
 }
 
+struct profile_seen {
+	int rows;
+	struct device_profile_row linear, argmax;
+};
+static void profile_row(void *user, const struct device_profile_row *r)
+{
+	struct profile_seen *s = user;
+	s->rows++;
+	if (strstr(r->name, "linear"))
+		s->linear = *r;
+	if (!strcmp(r->name, "argmax"))
+		s->argmax = *r;
+}
+
+/* Counts only between start and stop, from zero each time; the arithmetic and bytes are what the shapes say. */
+static void test_profile(void **state)
+{
+	(void)state;
+	enum { ROWS = 3, K = 40, N = 64 };
+	struct device *d = open_device("reference", "bf16", 2);
+	struct queue *q = queue_new(d);
+	float *w = values(1, N * K, 1), *x = values(2, ROWS * K, 1);
+	struct weight *wt = weight_of(d, w, N, K);
+	struct tensor *xt = tensor_of(q, x, ROWS, K), *y = tensor_of(q, NULL, ROWS, N);
+	struct profile_seen none = {0}, seen = {0};
+	int32_t best[ROWS];
+	assert_int_equal(op_linear(q, y, xt, wt, NULL, 0, N, false, ROWS), 0);
+	device_profile(d, profile_row, &none);
+	assert_int_equal(none.rows, 0);
+	for (int round = 0; round < 2; round++) {
+		device_profile_start(d);
+		assert_int_equal(op_linear(q, y, xt, wt, NULL, 0, N, false, ROWS), 0);
+		assert_int_equal(op_linear(q, y, xt, wt, NULL, 32, 32, false, ROWS), 0);
+		assert_int_equal(op_argmax(q, y, N, ROWS, best), 0);
+		device_profile_stop(d);
+		assert_int_equal(op_argmax(q, y, N, ROWS, best), 0);
+	}
+	device_profile(d, profile_row, &seen);
+	assert_int_equal(seen.rows, 2);
+	assert_int_equal(seen.linear.calls, 2);
+	assert_true(seen.linear.ns > 0 && seen.linear.flops == 2.0 * ROWS * K * (N + 32));
+	assert_true(seen.linear.bytes == 2.0 * K * (N + 32));
+	assert_int_equal(seen.argmax.calls, 1);
+	assert_true(seen.argmax.bytes == 4.0 * ROWS * N);
+	free(w), free(x);
+	tensor_free(xt), tensor_free(y);
+	weight_free(wt);
+	queue_free(q);
+	device_close(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -129,6 +180,7 @@ int main(void)
 		cmocka_unit_test(test_memory_limit),
 		cmocka_unit_test(test_pool),
 		cmocka_unit_test(test_peaks),
+		cmocka_unit_test(test_profile),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

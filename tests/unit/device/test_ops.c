@@ -175,6 +175,31 @@ static void test_argmax(void **state)
 	device_close(d);
 }
 
+/* Rows longer than the chunks they are cut into: ties across chunks, NaN in any chunk, for any number of threads. */
+static void test_argmax_long(void **state)
+{
+	(void)state;
+	enum { COLS = 50000, N = 5 };
+	float *x = values(8, (int64_t)N * COLS, 1);
+	int32_t got[N], want[N] = {49999, 8191, 100, -1, -1};
+	x[0 * COLS + 49999] = 2;
+	x[1 * COLS + 8191] = x[1 * COLS + 8192] = x[1 * COLS + 40000] = 2;
+	x[2 * COLS + 100] = x[2 * COLS + 20000] = 2;
+	x[3 * COLS + 0] = 5, x[3 * COLS + 49999] = NAN;
+	x[4 * COLS + 0] = NAN, x[4 * COLS + 30000] = 5;
+	for (int threads = 1; threads <= 3; threads++) {
+		struct device *d = open_device("reference", "fp32", threads);
+		struct queue *q = queue_new(d);
+		struct tensor *t = tensor_of(q, x, N, COLS);
+		assert_int_equal(op_argmax(q, t, COLS, N, got), 0);
+		assert_memory_equal(got, want, sizeof want);
+		tensor_free(t);
+		queue_free(q);
+		device_close(d);
+	}
+	free(x);
+}
+
 static void test_moments(void **state)
 {
 	(void)state;
@@ -266,6 +291,7 @@ int main(void)
 		cmocka_unit_test(test_swiglu),
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_argmax),
+		cmocka_unit_test(test_argmax_long),
 		cmocka_unit_test(test_moments),
 		cmocka_unit_test(test_kv_and_views),
 	};

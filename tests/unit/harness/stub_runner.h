@@ -11,6 +11,7 @@
 
 struct runner {
 	struct runner_info info;
+	char path[256];
 };
 
 static struct stub {
@@ -22,6 +23,8 @@ static struct stub {
 	int stop_after;                                            /* answers after which stub_stop says yes; 0 = never */
 	/* what happened */
 	int opens, jobs, answers;
+	char target[256]; /* of the last runner_open */
+	char seen[8192];  /* a line for each job and question: what the harness asked for */
 	int64_t prefill_tokens;
 	char timed[4096]; /* methods in the order they were timed, "full snapkv " */
 } stub;
@@ -34,10 +37,12 @@ static inline bool stub_stop(void)
 int runner_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN])
 {
 	stub.opens++;
+	snprintf(stub.target, sizeof stub.target, "%s", o->target);
 	if (stub.bad_target && !strcmp(o->target, stub.bad_target))
 		return err_set(err, "%s is not there", o->target);
 	struct runner *r = mem_new(1, sizeof *r);
-	r->info = (struct runner_info){.path = o->target,
+	snprintf(r->path, sizeof r->path, "%s", o->target);
+	r->info = (struct runner_info){.path = r->path,
 		.arch = "stub",
 		.dtype = "f32",
 		.chat_template = "tiny-pair",
@@ -64,6 +69,12 @@ void runner_close(struct runner *r)
 const struct runner_info *runner_info(const struct runner *r)
 {
 	return &r->info;
+}
+
+struct runner_overhead runner_overhead(struct runner *r, bool chat, const char *system)
+{
+	(void)r, (void)system;
+	return (struct runner_overhead){chat ? 4 : 0, chat ? 2 : 0, 1};
 }
 
 /* A token is a word. */
@@ -203,9 +214,31 @@ static inline void stub_answer_one(struct runner *r, const struct runner_job *jo
 	free(prompt);
 }
 
+__attribute__((format(printf, 1, 2))) static inline void stub_say(const char *fmt, ...)
+{
+	size_t n = strlen(stub.seen);
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(stub.seen + n, sizeof stub.seen - n, fmt, ap);
+	va_end(ap);
+}
+
+static inline void stub_see(const struct runner_job *job)
+{
+	stub_say("%s drop %d+%d\n", job->chat ? "chat" : "raw", job->drop_from, job->drop_tokens);
+	for (int q = 0; q < job->n_questions; q++) {
+		const struct runner_question *x = &job->questions[q];
+		stub_say("q%d min %d stops %d", q, x->min_new_tokens, x->n_stops);
+		for (int i = 0; i < x->n_history; i++)
+			stub_say(" [%s|%s]", x->history[i].question + strspn(x->history[i].question, "\n"), x->history[i].golden);
+		stub_say("\n");
+	}
+}
+
 int runner_answer(struct runner *r, const struct runner_job *job, char err[ERR_LEN])
 {
 	stub.jobs++;
+	stub_see(job);
 	if (stub.job_fails)
 		return err_set(err, "the context does not fit");
 	for (int q = 0; q < job->n_questions; q++) {
@@ -240,8 +273,14 @@ int runner_time(
 	return 0;
 }
 
-struct runner_estimate runner_estimate(
-	const struct runner *r, int64_t context_tokens, const struct runner_variant *variants, int n_variants, int n_questions, int max_new)
+int64_t runner_peak_bytes(const struct runner *r)
+{
+	(void)r;
+	return 1000;
+}
+
+struct runner_estimate runner_estimate(const struct runner *r, int64_t context_tokens, const struct runner_variant *variants,
+	int n_variants, int n_questions, int max_new)
 {
 	(void)r, (void)variants, (void)n_variants, (void)n_questions, (void)max_new;
 	return (struct runner_estimate){
@@ -255,10 +294,9 @@ int runner_calibrate_heads(
 	return err_set(err, "the stub calibrates nothing");
 }
 
-int runner_bench(const char *target, const struct runner_options *o, void (*row)(void *user, const struct runner_bench_row *),
-	void *user, char err[ERR_LEN])
+int runner_bench(const struct runner_options *o, const struct runner_bench_options *b, char err[ERR_LEN])
 {
-	(void)target, (void)o, (void)row, (void)user;
+	(void)o, (void)b;
 	return err_set(err, "the stub measures nothing");
 }
 

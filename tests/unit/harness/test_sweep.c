@@ -1,14 +1,8 @@
 /* test_sweep.c: a plan becomes rows: counted, resumed, failed, checked, timed. The runner is a stub that can be told to
  * misbehave. */
-#include "tests/unit/test.h"
-#include "tests/unit/harness/stub_runner.h"
+#include "tests/unit/harness/sweep_bench.h"
 
 #include "harness/dryrun.h"
-#include "harness/sweep.h"
-
-#include <unistd.h>
-
-static char folder[64];
 
 /* 2 contexts x 3 questions; full + (random, snapkv) x (.3, 1): 5 variants, 2 protocols: 10 cells, 60 samples. */
 static const char plan_text[] =
@@ -18,93 +12,9 @@ static const char plan_text[] =
 	" \"timing\": {\"enabled\": false, \"warmup\": 2, \"retained\": [0.3], \"protocols\": [\"agnostic\"]}}";
 enum { CELLS = 10, SAMPLES = 60 };
 
-struct bench { /* a plan with its database */
-	struct plan plan;
-	struct store *store;
-	struct progress progress;
-	struct sweep sweep;
-	char run_id[33], *db;
-	int rc;
-};
-
-static void bench_plan(struct bench *b, const char *const *set, int n)
-{
-	char err[ERR_LEN] = "", *path = text_format("%s/plan.json", folder);
-	FILE *f = fopen(path, "w");
-	assert_non_null(f);
-	fputs(plan_text, f);
-	fclose(f);
-	if (plan_read(&b->plan, path, set, n, err))
-		fail_msg("%s", err);
-	free(path);
-}
-
-/* One process: opens the database, sweeps, closes. */
 static void run_once(struct bench *b, const char *name, const char *const *set, int n)
 {
-	char err[ERR_LEN] = "", env[SHA_LEN];
-	bench_plan(b, set, n);
-	b->db = text_format("%s/%s.db", folder, name);
-	if (store_open(&b->store, b->db, err))
-		fail_msg("%s", err);
-	struct store_env e = {"h", "o", "c", "i", "cpu", "v", "f", "l", "c", false, 1, 1};
-	assert_int_equal(store_put_env(b->store, &e, env, err), 0);
-	assert_int_equal(store_run_begin(b->store, env, "[]", b->plan.json, b->run_id, err), 0);
-	b->progress = progress_open(true, 2);
-	b->sweep = (struct sweep){.plan = &b->plan,
-		.store = b->store,
-		.present = b->store,
-		.run_id = b->run_id,
-		.progress = &b->progress,
-		.stop = stub_stop};
-	b->rc = sweep_run(&b->sweep, err);
-	if (b->rc < 0)
-		fail_msg("%s", err);
-}
-
-static void end(struct bench *b)
-{
-	sweep_free(&b->sweep);
-	store_close(b->store);
-	plan_free(&b->plan);
-	free(b->db);
-}
-
-/* Everything the database says of cells and samples, as one text: what two ways of getting there must agree on. */
-static int dump_sample(void *user, const struct score_row *r)
-{
-	strbuf_printf(user, "  %s %s %s %.6f %s|%s|%s %d %.4f\n", r->sample_id, r->context_id, r->status, r->score, r->answer,
-		r->gold, r->message, r->answer_tokens, r->retained);
-	return 0;
-}
-
-struct dump {
-	struct store *store;
-	struct strbuf text;
-};
-
-static int dump_cell(void *user, const struct cell_row *c)
-{
-	struct dump *d = user;
-	char err[ERR_LEN];
-	strbuf_printf(&d->text, "%s %s %s %lld %d %s %d/%d\n", c->cell_id, c->method, c->task, (long long)c->context_tokens,
-		c->retained_ppm, c->protocol, c->ok, c->planned);
-	return store_samples(d->store, c->cell_id, dump_sample, &d->text, err);
-}
-
-static char *dump(struct store *s)
-{
-	struct dump d = {.store = s};
-	char err[ERR_LEN];
-	assert_int_equal(store_cells(s, dump_cell, &d, err), 0);
-	return strbuf_take(&d.text);
-}
-
-static int reset(void **state)
-{
-	(void)state;
-	stub = (struct stub){0};
-	return 0;
+	bench_run(b, plan_text, name, set, n);
 }
 
 static int sum_counts(void *user, const struct cell_row *c)
@@ -416,7 +326,7 @@ static void test_dry_run_measures_nothing(void **state)
 	stub.stop_after = 20;
 	run_once(&b, "dry", NULL, 0);
 	stub = (struct stub){0};
-	bench_plan(&dry, NULL, 0);
+	bench_plan(&dry, plan_text, NULL, 0);
 	struct progress quiet = progress_open(true, 2);
 	struct sweep s = {.plan = &dry.plan, .present = b.store, .progress = &quiet, .stop = stub_stop};
 	assert_int_equal(store_open(&s.store, ids, err), 0);
@@ -431,7 +341,6 @@ static void test_dry_run_measures_nothing(void **state)
 	end(&b);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, reset)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -453,14 +362,5 @@ int main(void)
 		TEST(test_a_stopped_timing_pass_stores_no_half_group),
 		TEST(test_dry_run_measures_nothing),
 	};
-	snprintf(folder, sizeof folder, "%s/kvbench-sweep-XXXXXX",
-		access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm"); /* many small commits */
-	if (!mkdtemp(folder))
-		return 1;
-	int failed = cmocka_run_group_tests(tests, NULL, NULL);
-	char *clean = text_format("rm -rf %s", folder);
-	if (system(clean))
-		fprintf(stderr, "%s stays behind\n", folder);
-	free(clean);
-	return failed;
+	return bench_tests(tests);
 }

@@ -96,7 +96,6 @@ static void put_cell(struct writer *w, const struct cell_plan *p, char id[SHA_LE
 	struct store_task task = {.name = p->task,
 		.metric = p->binary ? "string_match_all" : "string_match_part",
 		.version = 1,
-		.scorer_version = 1,
 		.binary_metric = p->binary};
 	char method_id[SHA_LEN], task_id[SHA_LEN];
 	check(store_put_method(w->s, &method, method_id, err));
@@ -378,6 +377,162 @@ static void one_protocol_a_table(void **state)
 		p = end;
 	}
 	assert_int_equal(tables, 12);
+	free(html);
+}
+
+/* One cell of the full cache and of random, with two samples that have a second metric and lost their middle. */
+static void put_suite(struct writer *w, const char *mode, const char *variant, int scorer)
+{
+	static const char *const methods[] = {"full", "random"};
+	struct store_task task = {.name = "scbench-many_shot",
+		.metric = "loose",
+		.version = 1,
+		.variant = variant,
+		.data_state = "unpinned",
+		.binary_metric = true};
+	char method_id[SHA_LEN], task_id[SHA_LEN], cell_id[SHA_LEN];
+	check(store_put_task(w->s, &task, task_id, err));
+	for (int m = 0; m < 2; m++) {
+		struct store_method method = {.name = methods[m], .version = 1};
+		check(store_put_method(w->s, &method, method_id, err));
+		struct store_cell cell = {.target_id = w->target,
+			.method_id = method_id,
+			.task_id = task_id,
+			.mode = mode,
+			.retained_ppm = m ? 300000 : 1000000,
+			.context_tokens = 4096,
+			.protocol = "agnostic",
+			.topology = "cpu",
+			.precision = "bf16",
+			.measure_version = 1,
+			.samples_planned = 2};
+		check(store_put_cell(w->s, &cell, cell_id, err));
+		for (int k = 0; k < 2; k++) {
+			struct store_sample s = {.cell_id = cell_id,
+				.run_id = w->run,
+				.sample_id = k ? "s1" : "s0",
+				.context_id = "c0",
+				.status = "ok",
+				.answer = "A",
+				.question = "?",
+				.metric = "loose",
+				.also_metric = "strict",
+				.score = 1,
+				.also_score = k,
+				.scorer_version = scorer,
+				.finish = "stop",
+				.depth = NAN,
+				.truncation = "ids",
+				.cut_tokens = 9};
+			check(store_put_sample(w->s, &s, err));
+		}
+	}
+}
+
+static void modes_variants_and_second_metrics(void **state)
+{
+	(void)state;
+	struct writer w;
+	writer_open(&w, "t");
+	put_suite(&w, "multi-turn", NULL, 1);
+	put_suite(&w, "multi-request", NULL, 1);
+	put_suite(&w, "single", "upstream oct2024", 2);
+	store_close(w.s);
+	char *html = page("t"), *csv = export("csv"), *text = export("text");
+	expect_well_formed(html);
+	assert_int_equal(count(html, "<h4>"), 3); /* a table for each mode and each way to make the texts */
+	assert_int_equal(count(html, "<h4>scbench-many_shot · 4096 tokens · multi-turn, agnostic"), 1);
+	assert_int_equal(count(html, "<h4>scbench-many_shot · 4096 tokens · multi-request, agnostic"), 1);
+	assert_int_equal(count(html, "<h4>scbench-many_shot · 4096 tokens · upstream oct2024, agnostic"), 1);
+	assert_int_equal(count(html, "<small>strict 0.50</small>"), 6);
+	assert_non_null(strstr(csv, ",task_variant,data_state,metric,"));
+	assert_non_null(strstr(csv, ",also_metric,also_score,also_n,"));
+	assert_non_null(strstr(csv, ",strict,0.5,2,"));
+	assert_non_null(strstr(text, "loose / strict"));
+	assert_non_null(strstr(text, "] / 0.50"));
+	assert_non_null(strstr(text, "Contexts that lost their middle to keep to the length in 3 cells"));
+	assert_non_null(strstr(text, "Data without a known SHA-256 (unpinned) in 3 cells"));
+	assert_non_null(strstr(text, "Answers were scored by versions 1 to 2 of the scorers"));
+	free(html);
+	free(csv);
+	free(text);
+}
+
+/* The full cache's score on each task of a suite: a tenth more from task to task, n_ok of two samples each. */
+static void put_suite_tasks(struct writer *w, const char *const *names, int n, const char *variant, int n_ok)
+{
+	char method_id[SHA_LEN], task_id[SHA_LEN], cell_id[SHA_LEN];
+	struct store_method method = {.name = "full", .version = 1};
+	check(store_put_method(w->s, &method, method_id, err));
+	for (int i = 0; i < n; i++) {
+		struct store_task task = {.name = names[i], .metric = "all", .version = 1, .variant = variant};
+		check(store_put_task(w->s, &task, task_id, err));
+		struct store_cell cell = {.target_id = w->target,
+			.method_id = method_id,
+			.task_id = task_id,
+			.mode = "single",
+			.retained_ppm = 1000000,
+			.context_tokens = 4096,
+			.protocol = "agnostic",
+			.topology = "cpu",
+			.precision = "bf16",
+			.measure_version = 1,
+			.samples_planned = 2};
+		check(store_put_cell(w->s, &cell, cell_id, err));
+		for (int k = 0; k < n_ok; k++) {
+			struct store_sample s = {.cell_id = cell_id,
+				.run_id = w->run,
+				.sample_id = k ? "s1" : "s0",
+				.context_id = "c0",
+				.status = "ok",
+				.answer = "A",
+				.metric = "all",
+				.score = i / 20.,
+				.scorer_version = 1,
+				.finish = "stop",
+				.depth = NAN};
+			check(store_put_sample(w->s, &s, err));
+		}
+	}
+}
+
+static void averages_of_whole_suites(void **state)
+{
+	(void)state;
+	static const char *const ruler[] = {"ruler-niah_single_1", "ruler-niah_single_2", "ruler-niah_single_3",
+		"ruler-niah_multikey_1", "ruler-niah_multikey_2", "ruler-niah_multikey_3", "ruler-niah_multivalue",
+		"ruler-niah_multiquery", "ruler-vt", "ruler-cwe", "ruler-fwe", "ruler-qa_1", "ruler-qa_2"};
+	static const char *const code[] = {"longbench-lcc", "longbench-repobench-p"};
+	struct writer w;
+	writer_open(&w, "t");
+	put_suite_tasks(&w, ruler, 8, "upstream current, sentence ends approximated", 2); /* a remark parts nothing */
+	put_suite_tasks(&w, ruler + 8, 4, "upstream current", 2);
+	store_close(w.s);
+	char *text = export("text");
+	assert_null(strstr(text, "RULER: mean")); /* twelve of thirteen are none */
+	free(text);
+	writer_open(&w, "t");
+	put_suite_tasks(&w, ruler + 12, 1, "upstream current", 1);
+	store_close(w.s);
+	text = export("text");
+	assert_null(strstr(text, "RULER: mean")); /* a sample is missing */
+	free(text);
+	writer_open(&w, "t");
+	put_suite_tasks(&w, ruler + 12, 1, "upstream current", 2);
+	put_suite_tasks(&w, code, 2, NULL, 2);
+	store_close(w.s);
+	text = export("text");
+	char *html = page("t");
+	expect_well_formed(html);
+	/* tasks 0..7 of the first call, 0..3 of the second, 0: (28 + 6) / 20 / 13 */
+	assert_non_null(strstr(text, "RULER: mean of 13 tasks · 4096 tokens · upstream current, agnostic, t, bf16\n"
+				     "method  r = 1\nfull    0.13\n"));
+	assert_int_equal(count(html, "<h3>RULER: mean of 13 tasks · 4096 tokens · upstream current, agnostic"), 1);
+	/* code counts in both languages; the other means are not whole */
+	assert_non_null(strstr(text, "LongBench: EN code · 4096 tokens, agnostic"));
+	assert_non_null(strstr(text, "LongBench: ZH code · 4096 tokens, agnostic"));
+	assert_int_equal(count(text, "LongBench: "), 2);
+	free(text);
 	free(html);
 }
 
@@ -713,7 +868,8 @@ int main(void)
 	if (file)
 		return write_page(file);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(the_checker_checks), TEST(page_of_a_demo), TEST(one_protocol_a_table),
-		TEST(hostile_text), TEST(sentences_are_computed), TEST(golden_numbers_in_exports), TEST(bad_methods_are_flagged),
+		TEST(modes_variants_and_second_metrics), TEST(averages_of_whole_suites), TEST(hostile_text),
+		TEST(sentences_are_computed), TEST(golden_numbers_in_exports), TEST(bad_methods_are_flagged),
 		TEST(failures_are_flagged), TEST(missing_controls_are_flagged), TEST(bad_times_are_flagged),
 		TEST(empty_databases), TEST(variants_are_told_apart), TEST(unwritable_page)};
 	return cmocka_run_group_tests_name("report", tests, NULL, NULL);

@@ -76,8 +76,12 @@ static int fill(struct fixture *f)
 {
 	struct store_env env = {.host = "h", .cpu = "c", .threads = 2, .libraries = "sqlite 3"};
 	struct store_method method = {.name = "snapkv", .params = "{\"window\":32}", .version = 1};
-	struct store_task task = {
-		.name = "niah-single", .metric = "all", .version = 1, .scorer_version = 2, .binary_metric = true};
+	struct store_task task = {.name = "niah-single",
+		.metric = "all",
+		.version = 1,
+		.variant = "own",
+		.data_state = "recorded",
+		.binary_metric = true};
 	struct store_cell cell;
 	if (store_put_env(f->s, &env, f->env, err) || store_put_model(f->s, &target, f->model, err) ||
 		store_put_method(f->s, &method, f->method, err) || store_put_task(f->s, &task, f->task, err) ||
@@ -107,12 +111,16 @@ static struct store_sample a_sample(const struct fixture *f, const char *id)
 		.answer_ids = "[5,6]",
 		.gold = "[\"blue\"]",
 		.question = "which?",
+		.metric = "all",
 		.score = 1,
+		.scorer_version = 2,
 		.finish = "stop",
 		.context_tokens = 100,
 		.question_tokens = 7,
 		.answer_tokens = 2,
 		.depth = NAN,
+		.needle_token = -1,
+		.needle_char = -1,
 		.kept = kept,
 		.n_kept = 6,
 		.kept_total = 210,
@@ -178,6 +186,88 @@ static void rows_come_back(void **state)
 	assert_true(c.score_mean == 1 && fabs(c.retained_mean - .35) < 1e-12);
 	assert_int_equal(c.kv_bytes_kept, 350);
 	assert_int_equal(c.scorer_version, 2);
+	store_close(f.s);
+}
+
+/* ---- what the suites store beside a score ---- */
+
+static int check_suite_sample(void *user, const struct score_row *r)
+{
+	const double *scores = user; /* score, also_score, scorer */
+	assert_string_equal(r->metric, "loose");
+	assert_string_equal(r->also_metric, "strict");
+	assert_string_equal(r->group, "4-8k");
+	assert_string_equal(r->truncation, "ids");
+	assert_int_equal(r->cut_tokens, 77);
+	assert_int_equal(r->needle_token, 12);
+	assert_int_equal(r->needle_char, 0);
+	assert_true(r->score == scores[0] && r->also_score == scores[1] && r->scorer_version == scores[2]);
+	return 0;
+}
+
+static void the_suites_columns(void **state)
+{
+	(void)state;
+	struct fixture f;
+	open_filled(&f);
+	put_ok(&f, "s0"); /* one metric only */
+	struct store_sample p = a_sample(&f, "s1");
+	p.metric = "loose", p.also_metric = "strict", p.also_score = .5, p.group = "4-8k", p.truncation = "ids",
+	p.cut_tokens = 77;
+	p.needle_token = 12, p.needle_char = 0;
+	assert_int_equal(store_put_sample(f.s, &p, err), 0);
+	struct cell_row c = only_cell(f.s);
+	assert_non_null(c.also_metric);
+	assert_int_equal(c.also_n, 1);
+	assert_int_equal(c.cut, 1);
+	assert_true(c.also_mean == .5);
+	p.sample_id = "s2", p.truncation = NULL; /* a cut that is none is refused */
+	assert_int_equal(store_put_sample(f.s, &p, err), -1);
+	store_close(f.s);
+}
+
+/* Scores change, nothing else; what was not answered keeps no score. */
+static void scores_alone_change(void **state)
+{
+	(void)state;
+	struct fixture f;
+	open_filled(&f);
+	struct store_sample p = a_sample(&f, "s1");
+	p.metric = "loose", p.also_metric = "strict", p.also_score = .5, p.group = "4-8k", p.truncation = "ids",
+	p.cut_tokens = 77;
+	p.needle_token = 12, p.needle_char = 0;
+	assert_int_equal(store_put_sample(f.s, &p, err), 0);
+	assert_int_equal(store_samples(f.s, f.cell, check_suite_sample, (double[]){1, .5, 2}, err), 0);
+	assert_int_equal(store_put_score(f.s, f.cell, "s1", .25, .75, 3, err), 0);
+	assert_int_equal(store_samples(f.s, f.cell, check_suite_sample, (double[]){.25, .75, 3}, err), 0);
+	assert_int_equal(store_put_score(f.s, f.cell, "s1", NAN, NAN, 3, err), -1); /* an ok answer has a score */
+	p.sample_id = "s2", p.status = "failed", p.score = p.also_score = NAN;
+	assert_int_equal(store_put_sample(f.s, &p, err), 0);
+	assert_int_equal(store_put_score(f.s, f.cell, "s2", 1, 1, 3, err), 0);
+	assert_int_equal(only_cell(f.s).failed, 1);
+	struct cell_row c = only_cell(f.s);
+	assert_int_equal(c.scorer_oldest, 2);
+	assert_int_equal(c.scorer_version, 3);
+	store_close(f.s);
+}
+
+/* How the texts were made is part of a task, how sure its data are is not. */
+static void identity_of_a_task(void **state)
+{
+	(void)state;
+	struct fixture f;
+	char own[SHA_LEN], other[SHA_LEN];
+	struct store_task task = {.name = "ruler-vt", .metric = "all", .version = 1, .variant = "upstream current"};
+	open_filled(&f);
+	assert_int_equal(store_put_task(f.s, &task, own, err), 0);
+	task.data_state = "pinned";
+	assert_int_equal(store_put_task(f.s, &task, other, err), 0);
+	assert_string_equal(own, other);
+	task.variant = "upstream oct2024";
+	assert_int_equal(store_put_task(f.s, &task, other, err), 0);
+	assert_string_not_equal(own, other);
+	task.data_state = "hearsay";
+	assert_int_equal(store_put_task(f.s, &task, other, err), -1);
 	store_close(f.s);
 }
 
@@ -823,12 +913,12 @@ static void a_failed_migration_changes_nothing(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {TEST(rows_come_back), TEST(names_and_early_end), TEST(only_failures_are_replaced),
-		TEST(counters), TEST(constraints_hold), TEST(identity_of_a_cell), TEST(identity_is_canonical_json),
-		TEST(timings_of_one_run), TEST(settings_of_the_newest_run), TEST(a_batch_is_one_commit), TEST(batches_are_quick),
-		TEST(second_writer), TEST(not_a_database), TEST(a_database_of_somebody_else), TEST(a_newer_version),
-		TEST(reading_nothing), TEST(a_missing_folder), TEST(read_only_folder), TEST(read_only_file), TEST(disk_full),
-		TEST(file_size_limit), TEST(kill_9_loses_nothing_committed), TEST(migration_keeps_rows),
-		TEST(a_failed_migration_changes_nothing)};
+	const struct CMUnitTest tests[] = {TEST(rows_come_back), TEST(the_suites_columns), TEST(scores_alone_change),
+		TEST(identity_of_a_task), TEST(names_and_early_end), TEST(only_failures_are_replaced), TEST(counters),
+		TEST(constraints_hold), TEST(identity_of_a_cell), TEST(identity_is_canonical_json), TEST(timings_of_one_run),
+		TEST(settings_of_the_newest_run), TEST(a_batch_is_one_commit), TEST(batches_are_quick), TEST(second_writer),
+		TEST(not_a_database), TEST(a_database_of_somebody_else), TEST(a_newer_version), TEST(reading_nothing),
+		TEST(a_missing_folder), TEST(read_only_folder), TEST(read_only_file), TEST(disk_full), TEST(file_size_limit),
+		TEST(kill_9_loses_nothing_committed), TEST(migration_keeps_rows), TEST(a_failed_migration_changes_nothing)};
 	return cmocka_run_group_tests_name("store", tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static void answers_equal_transformers(const char *fixture)
 		size_t n_ids, n_answer;
 		int32_t *ids = json_ids(json_object_get(p, "ids"), &n_ids), *answer = json_ids(json_object_get(p, "answer"), &n_answer);
 		struct got g = {0};
-		struct runner_question q = {"", "", 32, NULL, 0};
+		struct runner_question q = {.text = "", .max_new_tokens = 32};
 		struct runner_variant full = {"full", 1, NULL};
 		struct runner_job job = {.user_turn = json_string_value(json_object_get(p, "prompt")), .chat = true, .questions = &q, .n_questions = 1,
 			.variants = &full, .n_variants = 1, .user = &g, .done = keep_answer};
@@ -112,7 +112,7 @@ static void ninety_variants_cost_a_few_prefills(void **state)
 	struct strbuf text = {0};
 	while (runner_count_tokens(r, text.text ? text.text : "", text.len) < 2000)
 		strbuf_printf(&text, "The keeper of room %zu wrote down the weather and the visitors of the day. ", text.len);
-	struct runner_question q = {"\n\nWhat did the keeper write down?", "", 32, NULL, 0};
+	struct runner_question q = {.text = "\n\nWhat did the keeper write down?", .max_new_tokens = 32};
 	struct runner_variant v[90];
 	for (int i = 0; i < 90; i++)
 		v[i] = (struct runner_variant){methods[i / 9], (1 + i % 9) / 10., NULL};

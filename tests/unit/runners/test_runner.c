@@ -76,7 +76,7 @@ static char *dialect_context(int sentences)
 static struct runner_question ask(const char *key, char text[64])
 {
 	snprintf(text, 64, "\nRecall %s.", key);
-	return (struct runner_question){text, "", 16, NULL, 0};
+	return (struct runner_question){.text = text, .max_new_tokens = 16};
 }
 
 /* Must show 1: the tiny pair answers 100 samples as transformers does, target and proxy. */
@@ -94,7 +94,7 @@ static void tiny_pair_equals_transformers(void **state)
 			size_t want_n;
 			int32_t *want = json_ids(json_object_get(s, roles[role]), &want_n);
 			char *question = text_format("\n%s", json_string_value(json_object_get(s, "question_text")));
-			struct runner_question q = {question, "", 64, NULL, 0};
+			struct runner_question q = {.text = question, .max_new_tokens = 64};
 			struct runner_variant full = {"full", 1, NULL};
 			struct collected *c = run(r, (struct runner_job){.context = json_string_value(json_object_get(s, "context_text")), .questions = &q,
 								      .n_questions = 1, .variants = &full, .n_variants = 1});
@@ -301,6 +301,81 @@ static void timing_parts_sum_to_the_whole(void **state)
 	runner_close(r);
 }
 
+/* A session: earlier turns are fed as golden history; the second question is answered as if the first answer had been right; aware prunes
+ * once, with the first question in sight. */
+static void sessions_feed_their_history(void **state)
+{
+	(void)state;
+	struct runner *r = open_with("tiny-pair/target", "bf16", 2, 0);
+	char *context = dialect_context(100), text[3][64];
+	struct runner_turn history = {NULL, "otter 685 897."};
+	struct runner_question q[2] = {ask("otter", text[0]), {.text = "Recall rhino.", .max_new_tokens = 16, .history = &history, .n_history = 1}};
+	struct runner_question alone = ask("rhino", text[1]);
+	struct runner_variant v[2] = {{"full", 1, NULL}, {"kvzip", .5, NULL}};
+	history.question = q[0].text;
+	struct collected *want = run(r, (struct runner_job){.context = context, .questions = &alone, .n_questions = 1, .variants = v, .n_variants = 2});
+	for (int p = 0; p < 2; p++) {
+		struct runner_counters before = runner_counters(r);
+		struct collected *c = run(r, (struct runner_job){.context = context, .questions = q, .n_questions = 2, .protocol = (enum runner_protocol)p,
+								  .variants = v, .n_variants = 2});
+		assert_int_equal(runner_counters(r).prefills - before.prefills, 1);
+		for (int i = 2; i < 4; i++) {
+			assert_int_equal(c->status[i], ANSWER_OK);
+			assert_int_equal(c->n_ids[i], want->n_ids[i - 2]);
+			assert_memory_equal(c->ids[i], want->ids[i - 2], sizeof c->ids[i]);
+		}
+		free(c);
+	}
+	free(want), free(context);
+	runner_close(r);
+}
+
+/* A cut on ids leaves the rest as it was: the same prompt as a context without those words. */
+static void dropped_ids_are_left_out(void **state)
+{
+	(void)state;
+	struct runner *r = open_with("tiny-pair/target", "bf16", 1, 0);
+	char text[64], err[ERR_LEN];
+	struct runner_question q = ask("amber", text);
+	struct runner_variant v = {"full", 1, NULL};
+	struct runner_job job = {.context = "Code amber 482 137. The old man saw the lake. Every cloud pleased the driver.", .questions = &q, .n_questions = 1,
+		.variants = &v, .n_variants = 1, .drop_from = 5, .drop_tokens = 7}; /* five tokens, then the seven of the second sentence */
+	struct collected *cut = run(r, job);
+	job.context = "Code amber 482 137. Every cloud pleased the driver.";
+	job.drop_from = job.drop_tokens = 0;
+	struct collected *whole = run(r, job);
+	assert_string_equal(cut->sha[0], whole->sha[0]);
+	job.drop_tokens = 1000;
+	struct collected none = {.n_variants = 1};
+	job.chat = true, job.user = &none, job.done = collect;
+	assert_int_equal(runner_answer(r, &job, err), -1);
+	free(cut), free(whole);
+	runner_close(r);
+}
+
+/* min_new_tokens: neither an end token nor a stop may come first (LongBench's samsum). */
+static void answers_have_a_least_length(void **state)
+{
+	(void)state;
+	struct runner *r = open_with("tiny-pair/target", "fp32", 1, 0);
+	char *context = dialect_context(60), text[64];
+	static const char *const stops[] = {" amber"};
+	struct runner_question q = ask("amber", text);
+	struct runner_variant v = {"full", 1, NULL};
+	struct runner_job job = {.context = context, .questions = &q, .n_questions = 1, .variants = &v, .n_variants = 1};
+	q.stops = stops;
+	q.n_stops = 1;
+	struct collected *stopped = run(r, job);
+	assert_int_equal(stopped->n_ids[0], 1);
+	assert_true(stopped->flags[0] & FLAG_EMPTY);
+	q.min_new_tokens = 1;
+	struct collected *later = run(r, job);
+	assert_int_not_equal(later->ids[0][0], stopped->ids[0][0]);
+	assert_false(later->flags[0] & FLAG_EMPTY);
+	free(stopped), free(later), free(context);
+	runner_close(r);
+}
+
 static void pairs_need_one_tokenizer(void **state)
 {
 	(void)state;
@@ -326,6 +401,9 @@ int main(void)
 		cmocka_unit_test(too_long_for_memory_is_an_oom_row),
 		cmocka_unit_test(beyond_max_positions_is_refused_without_allow_long),
 		cmocka_unit_test(timing_parts_sum_to_the_whole),
+		cmocka_unit_test(sessions_feed_their_history),
+		cmocka_unit_test(dropped_ids_are_left_out),
+		cmocka_unit_test(answers_have_a_least_length),
 		cmocka_unit_test(pairs_need_one_tokenizer),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,6 +57,19 @@ static inline int64_t count_words(void *user, const char *text, size_t len)
 	return n;
 }
 
+/* Tokens of one byte. */
+static inline int64_t count_bytes(void *user, const char *text, size_t len)
+{
+	(void)user, (void)text;
+	return (int64_t)len;
+}
+
+static inline size_t cut_bytes(void *user, const char *text, size_t len, int64_t n)
+{
+	(void)user, (void)text;
+	return (size_t)n < len ? (size_t)n : len;
+}
+
 /* Path under the shared data (KVB_SHARED, else ../shared), or NULL when it is not there. Static storage. */
 static inline const char *shared_path(const char *below)
 {

@@ -3,6 +3,8 @@
  * Key blocks of ATTN_BLOCK are packed once an item: K transposed into panels [TILE_COLS keys] of [d][TILE_COLS], V into panels of
  * [keys][TILE_COLS channels], both fp32. Rows (query x head of the group) go through in register tiles of TILE_ROWS:
  * logits = Q K^T (sum over channels, ascending), softmax of the tile, out += P V (sum over keys, ascending).
+ * After ATTN_PART keys the result is merged into the row's total and the next part starts from nothing: parts can be computed by
+ * different threads and merged afterwards, by the same code in the same order.
  * Keys a row does not see have p = 0 exactly, so a row's bits are the same whichever rows share its tile and however many keys
  * behind its own stand in the block. Logits are scaled inside 2^x: p = 2^(s c - m c), c = scale log2 e. */
 #include "runners/device/cpu/kernels/simd.h"
@@ -147,10 +149,42 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
 
 /* ---- attention ---- */
 
-struct online {               /* of each row: */
-	float max[ATTN_ROWS]; /* largest logit so far, unscaled */
-	float sum[ATTN_ROWS]; /* of p relative to max */
+/* Result of some keys: out[rows][d_pad] and of each row */
+struct online {
+	float *out;
+	float *max; /* the largest logit so far, unscaled */
+	float *sum; /* of p relative to max; 0 = the row has seen no key */
 };
+
+/* The scratch of an item: packed keys and values of one block, packed queries, logits of one tile, the part at work, the total.
+ */
+struct work {
+	float *kp, *vp, *q, *tile;
+	struct online part, total;
+};
+
+static struct online online_at(float *at, int64_t rows, int64_t d_pad)
+{
+	return (struct online){at, at + rows * d_pad, at + rows * (d_pad + 1)};
+}
+
+static struct work work_in(void *scratch, const struct attend_item *a)
+{
+	enum { ONLINE = ATTN_ROWS * (D_MAX + 2) };
+	int64_t rows = a->queries * a->g, d_pad = round_up(a->d, TILE_COLS);
+	float *kp = scratch, *vp = kp + ATTN_BLOCK * D_MAX, *q = vp + ATTN_BLOCK * D_MAX, *tile = q + ATTN_ROWS * Q_LD,
+	      *part = tile + TILE_ROWS * ATTN_BLOCK;
+	return (struct work){kp, vp, q, tile, online_at(part, rows, d_pad), online_at(part + ONLINE, rows, d_pad)};
+}
+
+static void online_clear(struct online *o, int64_t rows, int64_t d_pad)
+{
+	memset(o->out, 0, (size_t)(rows * d_pad) * sizeof *o->out);
+	for (int64_t r = 0; r < rows; r++) {
+		o->max[r] = -INFINITY;
+		o->sum[r] = 0;
+	}
+}
 
 /* s[0, width) holds logits, the first n of them seen; becomes p. Returns what out and sum of earlier blocks are multiplied by. */
 static float softmax_row(float *s, int64_t n, int64_t width, float c, float *max, float *sum)
@@ -180,63 +214,135 @@ static float softmax_row(float *s, int64_t n, int64_t width, float c, float *max
 	return rescale;
 }
 
-void ISA(attend)(const struct attend_item *a, void *scratch)
+static void pack_queries(const struct attend_item *a, float *q)
 {
+	for (int64_t r = 0; r < a->queries * a->g; r++)
+		pack_query(q + r * Q_LD, a->q + r / a->g * a->q_ld + r % a->g * a->d, a->d, a->bf16);
+}
+
+/* Attention of all rows over keys [first, end) of segment s into w->part. Query i sees the segment's first seen + i*step keys. */
+static void attend_keys(const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end)
+{
+	const struct segment *seg = &a->seg[s];
+	bool last = s == a->n_seg - 1;
 	int d = a->d, g = a->g;
-	int64_t d_pad = round_up(d, TILE_COLS), rows = a->queries * g;
-	float *kp = scratch, *vp = kp + ATTN_BLOCK * D_MAX, *q = vp + ATTN_BLOCK * D_MAX, *out = q + ATTN_ROWS * Q_LD,
-	      *tile = out + ATTN_ROWS * D_MAX;
-	struct online *state = (struct online *)(tile + TILE_ROWS * ATTN_BLOCK);
-	float c = a->scale * LOG2E;
+	int64_t d_pad = round_up(d, TILE_COLS), rows = a->queries * g, step = last && a->causal ? 1 : 0,
+		seen = last ? a->seen : seg->n;
+	struct online o = w->part;
+	float c = a->scale * LOG2E, *tile = w->tile;
 
-	for (int64_t r = 0; r < rows; r++) {
-		pack_query(q + r * Q_LD, a->q + r / g * a->q_ld + r % g * d, d, a->bf16);
-		state->max[r] = -INFINITY;
-		state->sum[r] = 0;
-	}
-	memset(out, 0, (size_t)(rows * d_pad) * sizeof *out);
-
-	for (int s = 0; s < a->n_seg; s++) {
-		const struct segment *seg = &a->seg[s];
-		bool last = s == a->n_seg - 1;
-		int64_t step = last && a->causal ? 1 : 0, seen = last ? a->seen : seg->n; /* query i sees seen + i*step keys */
-		int64_t end = clamp(seen + (a->queries - 1) * step, 0, seg->n);
-		for (int64_t b = 0; b < end; b += ATTN_BLOCK) {
-			int64_t n = end - b < ATTN_BLOCK ? end - b : ATTN_BLOCK;
-			pack_keys(kp, seg, b, n, d, a->bf16);
-			if (a->out)
-				pack_values(vp, seg, b, n, d, a->bf16);
-			for (int64_t r0 = 0; r0 < rows; r0 += TILE_ROWS) {
-				int64_t tile_rows = rows - r0 < TILE_ROWS ? rows - r0 : TILE_ROWS;
-				int64_t keys = clamp(seen + (r0 + tile_rows - 1) / g * step - b, 0, n),
-					width = round_up(keys, TILE_COLS);
-				if (keys == 0)
+	online_clear(&o, rows, d_pad);
+	for (int64_t b = first; b < end; b += ATTN_BLOCK) {
+		int64_t n = end - b < ATTN_BLOCK ? end - b : ATTN_BLOCK;
+		pack_keys(w->kp, seg, b, n, d, a->bf16);
+		if (a->out)
+			pack_values(w->vp, seg, b, n, d, a->bf16);
+		for (int64_t r0 = 0; r0 < rows; r0 += TILE_ROWS) {
+			int64_t tile_rows = rows - r0 < TILE_ROWS ? rows - r0 : TILE_ROWS;
+			int64_t keys = clamp(seen + (r0 + tile_rows - 1) / g * step - b, 0, n), width = round_up(keys, TILE_COLS);
+			if (keys == 0)
+				continue;
+			logits_of(tile_rows, w->q + r0 * Q_LD, w->kp, keys, d, tile);
+			for (int64_t i = 0; i < tile_rows; i++) {
+				int64_t r = r0 + i, n_seen = clamp(seen + r / g * step - b, 0, n);
+				if (n_seen == 0) { /* before its first key everything stays as it is */
+					memset(tile + i * ATTN_BLOCK, 0, (size_t)width * sizeof *tile);
 					continue;
-				logits_of(tile_rows, q + r0 * Q_LD, kp, keys, d, tile);
-				for (int64_t i = 0; i < tile_rows; i++) {
-					int64_t r = r0 + i, n_seen = clamp(seen + r / g * step - b, 0, n);
-					if (n_seen == 0) { /* before its first key everything stays as it is */
-						memset(tile + i * ATTN_BLOCK, 0, (size_t)width * sizeof *tile);
-						continue;
-					}
-					float rescale = softmax_row(
-						tile + i * ATTN_BLOCK, n_seen, width, c, &state->max[r], &state->sum[r]);
-					if (rescale != 1 && a->out)
-						for (int64_t t = 0; t < d_pad; t += VL)
-							vf_store(out + r * d_pad + t, vf_load(out + r * d_pad + t) * rescale);
 				}
-				if (a->out)
-					add_values(tile_rows, tile, vp, keys, d_pad, out + r0 * d_pad);
+				float rescale = softmax_row(tile + i * ATTN_BLOCK, n_seen, width, c, &o.max[r], &o.sum[r]);
+				if (rescale != 1 && a->out)
+					for (int64_t t = 0; t < d_pad; t += VL)
+						vf_store(o.out + r * d_pad + t, vf_load(o.out + r * d_pad + t) * rescale);
 			}
+			if (a->out)
+				add_values(tile_rows, tile, w->vp, keys, d_pad, o.out + r0 * d_pad);
 		}
 	}
-	for (int64_t r = 0; r < rows; r++) {
-		float inverse = 1 / state->sum[r];
-		for (int t = 0; a->out && t < d; t++)
-			a->out[r / g * a->out_ld + r % g * d + t] = out[r * d_pad + t] * inverse;
-		if (a->lse)
-			a->lse[r / g * a->lse_ld + r % g] = state->max[r] * a->scale + logf(state->sum[r]);
+}
+
+/* Row r of total (+)= part, both brought to the larger maximum: total * keep + part * add. */
+static void merge_row(struct online *total, const struct online *part, int64_t r, int64_t d_pad, float keep, float add)
+{
+	float *out = total->out + r * d_pad;
+	const float *more = part->out + r * d_pad;
+	for (int64_t t = 0; t < d_pad; t += VL)
+		vf_store(out + t, vf_fma(vf_load(more + t), vf_set(add), vf_load(out + t) * vf_set(keep)));
+	total->sum[r] = total->sum[r] * keep + part->sum[r] * add;
+	total->max[r] = part->max[r] <= total->max[r] ? total->max[r] : part->max[r]; /* takes a NaN too */
+}
+
+/* Parts come in ascending order, so the bits do not depend on who made them. */
+static void merge(const struct attend_item *a, struct online *total, const struct online *part)
+{
+	int64_t d_pad = round_up(a->d, TILE_COLS), rows = a->queries * a->g;
+	float c = a->scale * LOG2E;
+	for (int64_t r0 = 0; r0 < rows; r0 += VL) {
+		int64_t n = rows - r0 < VL ? rows - r0 : VL;
+		float keep[VL] = {0}, add[VL] = {0};
+		for (int64_t i = 0; i < n; i++) {
+			float old = total->max[r0 + i], new = part->max[r0 + i], m = new <= old ? old : new;
+			keep[i] = (old - m) * c;
+			add[i] = (new - m) * c;
+		}
+		vf_store(keep, vf_exp2(vf_load(keep)));
+		vf_store(add, vf_exp2(vf_load(add)));
+		for (int64_t i = 0; i < n; i++)
+			if (part->sum[r0 + i] != 0) /* 0: the row sees none of these keys */
+				merge_row(total, part, r0 + i, d_pad, total->sum[r0 + i] != 0 ? keep[i] : 0, add[i]);
 	}
+}
+
+static void finish(const struct attend_item *a, const struct online *total)
+{
+	int64_t d_pad = round_up(a->d, TILE_COLS);
+	int d = a->d, g = a->g;
+	for (int64_t r = 0; r < a->queries * g; r++) {
+		float inverse = 1 / total->sum[r];
+		for (int t = 0; a->out && t < d; t++)
+			a->out[r / g * a->out_ld + r % g * d + t] = total->out[r * d_pad + t] * inverse;
+		if (a->lse)
+			a->lse[r / g * a->lse_ld + r % g] = total->max[r] * a->scale + logf(total->sum[r]);
+	}
+}
+
+void ISA(attend)(const struct attend_item *a, void *scratch)
+{
+	struct work w = work_in(scratch, a);
+	online_clear(&w.total, a->queries * a->g, round_up(a->d, TILE_COLS));
+	pack_queries(a, w.q);
+	for (int s = 0; s < a->n_seg; s++) {
+		int64_t end = attend_end(a, s);
+		for (int64_t first = 0; first < end; first += ATTN_PART) {
+			attend_keys(a, &w, s, first, end - first < ATTN_PART ? end : first + ATTN_PART);
+			merge(a, &w.total, &w.part);
+		}
+	}
+	finish(a, &w.total);
+}
+
+void ISA(attend_part)(const struct attend_item *a, int64_t part, float *result, void *scratch)
+{
+	struct work w = work_in(scratch, a);
+	int s = 0;
+	int64_t end = attend_end(a, 0);
+	for (int64_t parts; part >= (parts = (end + ATTN_PART - 1) / ATTN_PART); end = attend_end(a, ++s))
+		part -= parts;
+	int64_t first = part * ATTN_PART;
+	w.part = online_at(result, a->queries * a->g, round_up(a->d, TILE_COLS));
+	pack_queries(a, w.q);
+	attend_keys(a, &w, s, first, end - first < ATTN_PART ? end : first + ATTN_PART);
+}
+
+void ISA(attend_merge)(const struct attend_item *a, const float *parts, void *scratch)
+{
+	struct work w = work_in(scratch, a);
+	int64_t rows = a->queries * a->g, d_pad = round_up(a->d, TILE_COLS), n = attend_parts(a);
+	online_clear(&w.total, rows, d_pad);
+	for (int64_t i = 0; i < n; i++) {
+		struct online part = online_at((float *)parts + i * attend_part_floats(a), rows, d_pad);
+		merge(a, &w.total, &part);
+	}
+	finish(a, &w.total);
 }
 
 /* ---- probabilities reduced over queries ---- */

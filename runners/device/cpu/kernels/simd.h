@@ -217,6 +217,8 @@ INLINE void tile_f32(int rows, const float *a, int64_t a_row, int64_t a_k, const
 void ISA(pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t k, bool bf16);
 void ISA(linear)(const struct linear_item *a, void *scratch);
 void ISA(attend)(const struct attend_item *a, void *scratch);
+void ISA(attend_part)(const struct attend_item *a, int64_t part, float *result, void *scratch);
+void ISA(attend_merge)(const struct attend_item *a, const float *parts, void *scratch);
 void ISA(reduce)(const struct reduce_item *a, void *scratch);
 void ISA(rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps);
 void ISA(rope)(float *x, const float *cos, const float *sin, int d);

@@ -1,0 +1,25 @@
+/* models.h: from what a user calls a model to where it lies: a path, an embedded name, or a model of the hub cache. */
+#ifndef KVB_MODELS_H
+#define KVB_MODELS_H
+
+#include "runners/runner.h"
+
+/* The folder of the embedded models: beside the executable, else below the working directory, as runner_open looks. Caller frees.
+ */
+char *models_folder(void);
+
+struct model_paths { /* what the hub cache gave; NULL = the name stands as it was */
+	char *target, *proxy;
+};
+/* Points o->target and o->proxy into the hub cache when they are "ORG/NAME", "ORG/NAME@REVISION" or "ORG/NAME/FILE.gguf" and
+ * neither a path nor an embedded name. -1: not there either (the message has the command that fetches it). own is freed in any
+ * case. */
+int models_find(struct runner_options *o, struct model_paths *own, char err[ERR_LEN]);
+void models_free(struct model_paths *own);
+/* Both, then runner_open. */
+int models_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN]);
+/* What the model is called in tables: given without its revision where it lies in the hub cache, in a folder named by a commit;
+ * else the runner's own name. Caller frees. */
+char *models_name(const char *given, const struct runner *r);
+
+#endif

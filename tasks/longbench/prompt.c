@@ -1,0 +1,133 @@
+/* prompt.c: LongBench's prompts: templates filled in, and the middle taken out of what is too long. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tasks/longbench/longbench.h"
+
+static int fill(struct strbuf *b, const char *template, const char *input, char err[ERR_LEN])
+{
+	for (const char *p; (p = strpbrk(template, "{}")); template = p + strlen("{input}")) {
+		if (strncmp(p, "{input}", strlen("{input}")))
+			return err_set(err, "the prompt template has a field other than {context} and {input}: %.60s", p);
+		strbuf_add(b, template, (size_t)(p - template));
+		strbuf_puts(b, input);
+	}
+	strbuf_puts(b, template);
+	return 0;
+}
+
+int longbench_prompt_make(
+	struct longbench_prompt *p, const char *template, const char *context, const char *input, char err[ERR_LEN])
+{
+	const char *at = strstr(template, "{context}");
+	if (!at)
+		return err_set(err, "the prompt template has no {context}");
+	struct strbuf b = {0};
+	char *head = text_format("%.*s", (int)(at - template), template);
+	int failed = fill(&b, head, input, err);
+	strbuf_puts(&b, context);
+	p->split = b.len;
+	failed = failed || fill(&b, at + strlen("{context}"), input, err);
+	free(head);
+	p->text = strbuf_take(&b);
+	return failed ? -1 : 0;
+}
+
+struct task_question *longbench_prompt_give(struct longbench_prompt *p, struct task_context *c)
+{
+	struct task_question *q = task_question_add(c);
+	q->text = text_copy(p->text + p->split);
+	p->text[p->split] = '\0';
+	c->text = p->text;
+	p->text = NULL;
+	return q;
+}
+
+/* ---- the cut ---- */
+
+int longbench_truncate_check(const struct task_request *rq, char err[ERR_LEN])
+{
+	bool ids = rq->truncate && !strcmp(rq->truncate, "ids");
+	if (rq->truncate && !ids && strcmp(rq->truncate, "official"))
+		return err_set(err, "truncate: '%s' is neither 'official' nor 'ids'", rq->truncate);
+	if (rq->length_tokens && (!rq->count_tokens || !rq->cut_tokens))
+		return err_set(err, "LongBench needs a tokenizer to keep to a length");
+	if (rq->length_tokens && ids && !rq->drops_ids)
+		return err_set(err, "truncate 'ids' needs a runner which leaves out token ids; this one cannot");
+	return 0;
+}
+
+static bool inside_character(const char *p)
+{
+	return ((unsigned char)*p & 0xc0) == 0x80;
+}
+
+/* Takes bytes [from, to) out. As upstream's decoding has it, what is left of a character cut apart becomes U+FFFD: one for the
+ * first part, one for each byte of the last part. */
+static void take_out(struct longbench_prompt *p, size_t from, size_t to)
+{
+	struct strbuf b = {0};
+	size_t len = strlen(p->text), whole = from;
+	while (whole > 0 && inside_character(p->text + whole))
+		whole--;
+	strbuf_add(&b, p->text, whole);
+	if (whole < from)
+		strbuf_puts(&b, "\xef\xbf\xbd");
+	size_t seam = b.len;
+	for (; to < len && inside_character(p->text + to); to++)
+		strbuf_puts(&b, "\xef\xbf\xbd");
+	strbuf_add(&b, p->text + to, len - to);
+	if (p->split >= to)
+		p->split = b.len - (len - p->split);
+	else if (p->split > whole)
+		p->split = seam;
+	free(p->text);
+	p->text = strbuf_take(&b);
+}
+
+static int count_failed(const struct task_context *c, char err[ERR_LEN])
+{
+	return err_set(err, "context %s: counting tokens failed", c->id);
+}
+
+static int cut_official(struct longbench_prompt *p, const struct task_request *rq, struct task_context *c, char err[ERR_LEN])
+{
+	size_t len = strlen(p->text);
+	int64_t tokens = rq->count_tokens(rq->user, p->text, len), half = rq->length_tokens / 2, head = half - rq->special_tokens;
+	if (tokens < 0)
+		return count_failed(c, err);
+	if (tokens + rq->special_tokens <= rq->length_tokens)
+		return 0;
+	head = head > 0 ? head : 0;
+	c->cut_tokens = tokens - half - head;
+	take_out(p, rq->cut_tokens(rq->user, p->text, len, head), rq->cut_tokens(rq->user, p->text, len, tokens - half));
+	return 0;
+}
+
+/* Sides are tokenised apart, so the tokens are counted so; only the context's are dropped. */
+static int cut_ids(const struct longbench_prompt *p, const struct task_request *rq, struct task_context *c, char err[ERR_LEN])
+{
+	const char *question = p->text + p->split;
+	int64_t context_tokens = rq->count_tokens(rq->user, p->text, p->split);
+	int64_t question_tokens = rq->count_tokens(rq->user, question, strlen(question));
+	int64_t room = rq->length_tokens - rq->special_tokens - question_tokens, half = rq->length_tokens / 2;
+	if (context_tokens < 0 || question_tokens < 0)
+		return count_failed(c, err);
+	if (context_tokens <= room)
+		return 0;
+	if (room < 1)
+		return err_set(err, "context %s: the question alone has %lld tokens, more than %lld", c->id,
+			(long long)question_tokens, (long long)rq->length_tokens);
+	int64_t tail = half > question_tokens ? half - question_tokens : 0, head = half - rq->special_tokens;
+	c->drop_from = tail ? head : room;
+	c->drop_tokens = c->cut_tokens = context_tokens - tail - c->drop_from;
+	return 0;
+}
+
+int longbench_cut(struct longbench_prompt *p, const struct task_request *rq, struct task_context *c, char err[ERR_LEN])
+{
+	if (!rq->length_tokens)
+		return 0;
+	bool ids = rq->truncate && !strcmp(rq->truncate, "ids");
+	return ids ? cut_ids(p, rq, c, err) : cut_official(p, rq, c, err);
+}
