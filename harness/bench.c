@@ -20,7 +20,7 @@ static void take_row(void *user, const struct runner_bench_row *r)
 	if (!isnan(r->of_peak))
 		printf(" %5.1f %% of peak", 100 * r->of_peak);
 	if (!isnan(r->peer))
-		printf("%*s %.2f x %.2f", isnan(r->of_peak) ? 16 : 0, "", r->ratio, r->peer);
+		printf("%*s %.2f x of %.2f", isnan(r->of_peak) ? 16 : 0, "", r->ratio, r->peer);
 	printf("\n");
 	fflush(stdout);
 	json_array_append_new(
@@ -80,13 +80,10 @@ const struct verb verb_bench = {
 	.name = "bench",
 	.args = "",
 	.title = "tokens/s, GEMM and attention beside the measured peaks of this machine",
-	.help = "Without --target the shape of SmolLM2-135M with random weights is measured. Other programs run by turns with "
-		"kvbench when\n"
-		"the environment names them: BENCH_PEER_LLAMA=llama-bench (needs a .gguf target), BENCH_PEER_TORCH=python (torch "
-		"and\n"
-		"transformers, needs a folder or random: target and the source tree as working folder). A last figure `R x P` of "
-		"a row is its\n"
-		"ratio R to the peer's P in the same unit.\n",
+	.help = "Without --target the shape of SmolLM2-135M with random weights is measured. Other programs run by turns with\n"
+		"kvbench when the environment names them: BENCH_PEER_LLAMA=llama-bench (needs a .gguf target),\n"
+		"BENCH_PEER_TORCH=python (torch and transformers; needs a folder or random: target and the source tree as\n"
+		"working folder). A last figure `R x of P` of a row is its ratio R to the peer's P in the same unit.\n",
 	.options = bench_options,
 	.n_options = sizeof bench_options / sizeof *bench_options,
 	.run = run_bench,

@@ -115,6 +115,21 @@ static int scores_begin(struct session *s, int64_t *oom, char err[ERR_LEN])
 	return 0;
 }
 
+/* Between two chunks of a prefill: says how far it is, asks whether to stop. */
+struct poll {
+	const struct runner_job *job;
+	int64_t done, total, chunk;
+};
+
+static bool prefill_poll(void *user)
+{
+	struct poll *p = user;
+	if (p->job->progress)
+		p->job->progress(p->job->user, "prefill", p->done, p->total);
+	p->done += p->chunk;
+	return p->job->stop && p->job->stop(p->job->user);
+}
+
 static int session_prefill(struct session *s, const struct runner_job *job, char err[ERR_LEN])
 {
 	struct observer *obs = mem_new((size_t)s->n_scoring + 1, sizeof *obs);
@@ -126,8 +141,9 @@ static int session_prefill(struct session *s, const struct runner_job *job, char
 		if (sc->observe && !s->scoring_error[i][0])
 			obs[n++] = (struct observer){sc->observes, sc->first_pos ? sc->first_pos(&s->scoring[i]) : 0, watched_layer, &watched[i]};
 	}
+	struct poll poll = {job, 0, (int64_t)s->prompt->ids.n, forward_max_rows(s->r->forward)};
 	int64_t start = clock_ns(), scored = s->score_ns;
-	int rc = forward_prefill(s->r->forward, s->prompt->ids.v, (int64_t)s->prompt->ids.n, s->kv, obs, n, NULL, NULL, job->stop, job->user, err);
+	int rc = forward_prefill(s->r->forward, s->prompt->ids.v, poll.total, s->kv, obs, n, NULL, NULL, prefill_poll, &poll, err);
 	s->prefill_ns = clock_ns() - start - (s->score_ns - scored);
 	s->r->counters.prefills++;
 	s->r->counters.prefill_tokens += (int64_t)s->prompt->ids.n;
@@ -179,8 +195,6 @@ int session_open(struct session *s, struct runner *r, const struct runner_job *j
 	int rc = scores_begin(s, oom, err);
 	if (rc)
 		return rc;
-	if (job->progress)
-		job->progress(job->user, "prefill", 0, (int64_t)p->ids.n);
 	if ((rc = session_prefill(s, job, err)))
 		return rc;
 	return session_score(s, job);
