@@ -55,7 +55,8 @@ struct asking { /* what the runner's callbacks need */
 	const struct sweep_group *g;
 	const struct task_context *c;
 	bool *wanted;  /* [n_questions * n_variants]: still to be answered */
-	bool in_batch; /* rows are put but not committed */
+	bool in_batch; /* rows are put but not committed, */
+	int64_t since; /* the first of them at this time, ns */
 };
 
 static bool *wanted_at(const struct asking *k, int question, int variant)
@@ -123,7 +124,8 @@ static void count_answer(struct sweep_summary *sum, enum runner_status status, b
 	sum->empty += status == ANSWER_OK && empty;
 }
 
-/* Rows of one batch of answers are one commit: begun by the first, ended when the runner goes on to its next forward call. */
+/* A commit costs milliseconds, a short answer less: rows wait for each other up to COMMIT_NS, looked at between forward calls. */
+enum { COMMIT_NS = 1000000000 };
 static void put_row(struct asking *k, const struct store_sample *row)
 {
 	struct sweep *s = k->s;
@@ -131,6 +133,8 @@ static void put_row(struct asking *k, const struct store_sample *row)
 		return;
 	if (!k->in_batch && store_begin(s->store, s->fault))
 		return;
+	if (!k->in_batch)
+		k->since = clock_ns();
 	k->in_batch = true;
 	store_put_sample(s->store, row, s->fault);
 }
@@ -222,7 +226,8 @@ static void answer_progress(void *user, const char *phase, int64_t done, int64_t
 static bool answer_stop(void *user)
 {
 	struct asking *k = user;
-	commit_rows(k);
+	if (k->in_batch && clock_ns() - k->since >= COMMIT_NS)
+		commit_rows(k);
 	return *k->s->fault || k->s->stop();
 }
 

@@ -19,7 +19,7 @@ struct pair {
 	struct ids out;
 	struct strbuf text;
 	enum runner_finish finish;
-	bool done;
+	bool done, told; /* told: its answer was handed over, its memory given back */
 };
 
 /* Everything of one runner_answer call on one prompt. */
@@ -196,7 +196,16 @@ static int batch_step(const struct answering *a, struct pair *p, int n, bool fir
 	return rc ? -1 : active;
 }
 
-/* Answers n pairs together. 0, 1 = stopped, -1 = a forward call failed. */
+static void pair_free(struct pair *p)
+{
+	kv_free(p->tail);
+	p->tail = NULL;
+	ids_free(&p->out);
+	strbuf_free(&p->text);
+}
+
+/* Answers n pairs together; each is handed over at the step that ends it, so that little is lost when the process dies. 0, 1 = stopped,
+ * -1 = a forward call failed. */
 static int batch_answer(const struct answering *a, struct pair *p, int n, char err[ERR_LEN])
 {
 	int left = n;
@@ -206,19 +215,18 @@ static int batch_answer(const struct answering *a, struct pair *p, int n, char e
 		if (batch_step(a, p, n, first, err) < 0)
 			return -1;
 		left = 0;
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < n; i++) {
 			left += !p[i].done;
+			if (!p[i].done || p[i].told)
+				continue;
+			answer_done(a, &p[i]);
+			pair_free(&p[i]);
+			p[i].told = true;
+		}
 		if (a->job->progress)
 			a->job->progress(a->job->user, "answer", n - left, n);
 	}
 	return 0;
-}
-
-static void pair_free(struct pair *p)
-{
-	kv_free(p->tail);
-	ids_free(&p->out);
-	strbuf_free(&p->text);
 }
 
 /* Takes pairs while their tails fit in memory. Returns how many; 0 = not even one (bytes asked in *oom). */
@@ -248,9 +256,7 @@ static int pairs_answer(const struct answering *a, struct pair *p, int n, char e
 		}
 		rc = batch_answer(a, p + at, taken, err);
 		for (int i = at; i < at + taken; i++) {
-			if (!rc)
-				answer_done(a, &p[i]);
-			else if (rc < 0)
+			if (rc < 0 && !p[i].told)
 				answer_failed(a, p[i].question, p[i].variant, p[i].pq, ANSWER_FAILED, 0, 0, err);
 			pair_free(&p[i]);
 		}
