@@ -52,7 +52,7 @@ static int run_bench(const struct options *o)
 	char err[ERR_LEN];
 	const char *out = option_text(o, "out", NULL);
 	json_t *rows = json_array();
-	struct runner_bench_options b = {.tokens = option_count(o, "tokens", 16384),
+	struct runner_bench_options b = {.tokens = option_count(o, "tokens", 4096),
 		.peer_llama = from_environment("BENCH_PEER_LLAMA"),
 		.peer_torch = from_environment("BENCH_PEER_TORCH"),
 		.user = rows,
@@ -72,7 +72,7 @@ static int run_bench(const struct options *o)
 
 static const struct option_def bench_options[] = {
 	OPTIONS_MODEL,
-	{"tokens", "N", "longest prefill (default 16384)"},
+	{"tokens", "N", "longest prefill (default 4096)"},
 	{"profile", NULL, "where the time of a prefill and of decoding goes, an operation a line"},
 	{"out", "FILE", "the rows as a JSON list as well (-o)"},
 };
