@@ -114,7 +114,8 @@ $(foreach t,base model device forward methods runners tasks results report harne
 # The hub client's tests talk to a server of our own on the loopback (tests/hubserver); it is also a program, for tests/e2e/fetch.sh.
 $(filter $(BUILD)/tests/harness/test_hub%,$(tests_bin)): $(BUILD)/tests/hubserver/hubserver.o
 $(BUILD)/hubserver: $(BUILD)/tests/hubserver/main.o $(BUILD)/tests/hubserver/hubserver.o $(call archive,harness/base)
-	$(CC) $(CFLAGS_ALL) -o $@ $^ $(LIBS)
+	@echo '  LD $@'
+	@$(CC) $(CFLAGS_ALL) -o $@ $^ $(LIBS)
 # one folder's tests: make test-model
 test-%: FORCE
 	@$(MAKE) --no-print-directory $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/$*/test_*.c))

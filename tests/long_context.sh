@@ -13,5 +13,6 @@ cat > $work/plan.json <<PLAN
  "methods": ["snapkv"], "retained": [0.1], "protocols": ["agnostic"], "timing": {"enabled": false}, "db": "$work/long.db"}
 PLAN
 ./kvbench run $work/plan.json --dry-run
-/usr/bin/env time -f '%e s, peak resident %M KiB' ./kvbench run $work/plan.json
+timer=; [ -x /usr/bin/time ] && timer="/usr/bin/time -f %es,%MKiB-resident" # Debian's package time
+$timer ./kvbench run $work/plan.json
 ./kvbench export $work/long.db --format md
