@@ -37,13 +37,7 @@ float *bench_values(uint64_t seed, int64_t n, float scale)
 
 struct kv *bench_cache(struct bench *b, int layers, int64_t tokens)
 {
-	int n = layers * b->config->kv_heads;
-	int64_t *cap = mem_new((size_t)n, sizeof *cap);
-	for (int i = 0; i < n; i++)
-		cap[i] = tokens;
-	struct kv *kv = kv_new(b->device, layers, b->config->kv_heads, b->config->head_dim, cap);
-	free(cap);
-	return kv;
+	return cache_uniform(b->device, layers, b->config->kv_heads, b->config->head_dim, tokens);
 }
 
 /* Which rows: of those left, each is kept with the chance that gives exactly n in the end. */

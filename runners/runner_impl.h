@@ -70,6 +70,7 @@ int session_open(struct session *s, struct runner *r, const struct runner_job *j
 void session_close(struct session *s);
 /* An empty cache of `tokens` rows for every (layer, KV head); NULL = out of memory. */
 struct kv *cache_new(const struct runner *r, int64_t tokens);
+struct kv *cache_uniform(struct device *d, int layers, int kv_heads, int head_dim, int64_t tokens); /* the same for any shape */
 
 /* What one variant keeps of a session's cache. */
 struct view {

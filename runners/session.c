@@ -87,15 +87,20 @@ int64_t session_bytes(const struct runner *r, int64_t tokens, int n_scorers, int
 	return kv_bytes_for(r->device, r->info.head_dim, rows) + rows * 2 * (int64_t)sizeof(float) * n_scorers + rows * (int64_t)sizeof(int32_t) * n_views;
 }
 
-struct kv *cache_new(const struct runner *r, int64_t tokens)
+struct kv *cache_uniform(struct device *d, int layers, int kv_heads, int head_dim, int64_t tokens)
 {
-	int n = r->info.layers * r->info.kv_heads;
+	int n = layers * kv_heads;
 	int64_t *cap = mem_new((size_t)n, sizeof *cap);
 	for (int i = 0; i < n; i++)
 		cap[i] = tokens;
-	struct kv *kv = kv_new(r->device, r->info.layers, r->info.kv_heads, r->info.head_dim, cap);
+	struct kv *kv = kv_new(d, layers, kv_heads, head_dim, cap);
 	free(cap);
 	return kv;
+}
+
+struct kv *cache_new(const struct runner *r, int64_t tokens)
+{
+	return cache_uniform(r->device, r->info.layers, r->info.kv_heads, r->info.head_dim, tokens);
 }
 
 static int scores_begin(struct session *s, int64_t *oom, char err[ERR_LEN])
