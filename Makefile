@@ -5,10 +5,13 @@
 #   make all      build ./kvbench          make bench    tokens/s, GEMM and attention as fractions of the peak
 #   make fuzz     60 s a fuzz target       make asan     all tests under ASan + UBSan
 #   make tsan     threaded tests under TSan
+#   make cudaemu  the CUDA backend's tests over the emulation
+#   make mutants  takes one barrier, atomic or wait at a time out of the CUDA backend and shows what notices
 #   make long     the 170k-token context on the embedded target (some minutes, not part of `make test`)
 #   make real     tables of two real models from their GGUF files: MODELS=folder
 #   make format   clang-format             make clean
 
+.DEFAULT_GOAL := help
 BUILD ?= build/release
 CC ?= gcc
 OPT ?= -O2 -g
@@ -17,28 +20,59 @@ CFLAGS_ALL := -std=c11 -D_GNU_SOURCE -pthread -fno-math-errno -ffp-contract=off 
 LIBS := -ljansson -lsqlite3 -lpcre2-8 -lutf8proc -lcrypto -lzip -lcurl -lpthread -lm
 
 # One archive a folder. A test of a folder links that folder's archive and what stands below it (order matters to ld).
-MODULES := harness report results tasks runners runners/methods runners/forward runners/device runners/model harness/base
+MODULES := harness report results tasks runners runners/methods runners/proxykv runners/mapper runners/lkv runners/forward runners/device runners/model harness/base
 src_harness := $(filter-out harness/main.c,$(wildcard harness/*.c))
 src_report := $(wildcard report/*.c)
 src_results := $(wildcard results/*.c)
 src_tasks := $(wildcard tasks/*.c tasks/metrics/*.c tasks/longbench/*.c tasks/scbench/*.c tasks/ruler/*.c)
 src_runners := $(wildcard runners/*.c)
 src_runners/methods := $(wildcard runners/methods/*.c)
+src_runners/proxykv := $(wildcard runners/proxykv/*.c)
+src_runners/mapper := $(wildcard runners/mapper/*.c)
+src_runners/lkv := $(wildcard runners/lkv/*.c)
 src_runners/forward := $(wildcard runners/forward/*.c)
 src_runners/device := $(wildcard runners/device/*.c runners/device/cpu/*.c)
 src_runners/model := $(wildcard runners/model/*.c)
 src_harness/base := $(wildcard harness/base/*.c)
+include runners/device/cuda/cuda.mk
 
 # Kernels are built once for each instruction set and chosen at run time: the same source, KVB_ISA names the path.
-ISAS := avx2 avx512 avx512bf16
+ISAS := avx2 avx512 avx512bf16 amx
 flags_avx2 := -mavx2 -mfma -mf16c
 flags_avx512 := $(flags_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 flags_avx512bf16 := $(flags_avx512) -mavx512bf16
+flags_amx := $(flags_avx512bf16) -mavx512vbmi -mamx-tile -mamx-bf16
 kernels := $(wildcard runners/device/cpu/kernels/*.c)
+kernels_of = $(if $(filter amx,$(1)),$(wildcard runners/device/cpu/amx/*.c),$(kernels))
+# LKV's few vector loops, likewise; `plain` has no flags of a set. Multiplications and additions may fuse here.
+lkv_kernels := $(foreach i,plain avx2 avx512 amx,$(BUILD)/runners/lkv/kernels/dense.$(i).o)
+$(lkv_kernels): $(BUILD)/runners/lkv/kernels/dense.%.o: runners/lkv/kernels/dense.c
+	@mkdir -p $(@D)
+	@echo '  CC $< ($*)'
+	@$(CC) $(CFLAGS_ALL) $(flags_$*) -O3 -ffp-contract=fast -DKVB_ISA=$* -c $< -o $@
+
+# The mapper's arithmetic is compiled for float (the program) and double (its ridge regression, the tests of its gradients); its kernels for each set too.
+type_f32 := float
+type_f64 := double
+mapper_objects := $(foreach r,f32 f64,$(patsubst %.c,$(BUILD)/%.$(r).o,$(wildcard runners/mapper/real/*.c)) \
+	$(foreach i,plain avx2 avx512,$(patsubst %.c,$(BUILD)/%.$(r).$(i).o,$(wildcard runners/mapper/kernels/*.c))))
+define mapper_rule
+$(BUILD)/runners/mapper/real/%.$(1).o: runners/mapper/real/%.c
+	@mkdir -p $$(@D)
+	@echo '  CC $$< ($(1))'
+	@$(CC) $(CFLAGS_ALL) -O3 -DKVB_REAL=$(type_$(1)) -DKVB_REAL_NAME=$(1) -c $$< -o $$@
+endef
+define mapper_kernel_rule
+$(BUILD)/runners/mapper/kernels/%.$(1).$(2).o: runners/mapper/kernels/%.c
+	@mkdir -p $$(@D)
+	@echo '  CC $$< ($(1) $(2))'
+	@$(CC) $(CFLAGS_ALL) $(flags_$(2)) -O3 -ffp-contract=fast -DKVB_REAL=$(type_$(1)) -DKVB_REAL_NAME=$(1) -DKVB_ISA=$(2) -c $$< -o $$@
+endef
+$(foreach r,f32 f64,$(eval $(call mapper_rule,$(r)))$(foreach i,plain avx2 avx512,$(eval $(call mapper_kernel_rule,$(r),$(i)))))
 
 archive = $(BUILD)/lib/$(subst /,_,$(1)).a
 objects = $(patsubst %.c,$(BUILD)/%.o,$(src_$(1)))
-objs_kernels := $(foreach i,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(i).o,$(kernels)))
+objs_kernels := $(foreach i,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(i).o,$(call kernels_of,$(i))))
 archives := $(foreach m,$(MODULES),$(call archive,$(m)))
 
 help:
@@ -53,7 +87,7 @@ $(BUILD)/kvbench: $(BUILD)/harness/main.o $(BUILD)/version.o $(BUILD)/resources.
 	@$(CC) $(CFLAGS_ALL) -o $@ $(filter %.o,$^) -Wl,--start-group $(archives) -Wl,--end-group $(LIBS)
 
 define archive_rule
-$(call archive,$(1)): $(call objects,$(1)) $(if $(filter runners/device,$(1)),$(objs_kernels))
+$(call archive,$(1)): $(call objects,$(1)) $(if $(filter runners/device,$(1)),$(objs_kernels) $(objs_cuda)) $(if $(filter runners/lkv,$(1)),$(lkv_kernels)) $(if $(filter runners/mapper,$(1)),$(mapper_objects))
 	@mkdir -p $$(@D)
 	@rm -f $$@
 	@ar rcs $$@ $$^
@@ -81,10 +115,11 @@ $(BUILD)/version.c: FORCE
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 $(BUILD)/version.o: $(BUILD)/version.c
 	@$(CC) $(CFLAGS_ALL) -c $< -o $@
-# Files that travel inside the program (the schema, so far): an array of bytes each.
-$(BUILD)/resources.c: results/schema.sql
+# Files that travel inside the program: an array of bytes each, results/schema.sql is results_schema_sql.
+resources := results/schema.sql results/migrate_2.sql report/page.css report/page.js $(wildcard harness/papers/*.json)
+$(BUILD)/resources.c: $(resources)
 	@mkdir -p $(@D)
-	@{ printf 'const char results_schema_sql[] = {'; od -An -v -tu1 results/schema.sql | sed 's/\([0-9][0-9]*\)/\1,/g'; printf '0};\n'; } > $@
+	@for f in $(resources); do printf 'const char %s[] = {' "$$(echo $$f | tr ./ __)"; od -An -v -tu1 $$f | sed 's/\([0-9][0-9]*\)/\1,/g'; printf '0};\n'; done > $@
 $(BUILD)/resources.o: $(BUILD)/resources.c
 	@$(CC) $(CFLAGS_ALL) -c $< -o $@
 
@@ -95,8 +130,11 @@ below_base := harness/base
 below_model := runners/model harness/base
 below_device := runners/device harness/base
 below_forward := runners/forward runners/device runners/model harness/base
-below_methods := runners runners/methods runners/forward runners/device runners/model harness/base
+below_methods := runners runners/methods runners/proxykv runners/mapper runners/lkv runners/forward runners/device runners/model harness/base
+below_mapper := runners/mapper runners/device runners/model harness/base
+below_proxykv := $(below_methods)
 below_runners := tasks $(below_methods)
+below_lkv := $(below_methods)
 below_tasks := tasks harness/base
 below_results := results harness/base
 below_report := report results tasks harness/base
@@ -109,7 +147,7 @@ $(BUILD)/tests/$(1)/%: $(BUILD)/tests/unit/$(1)/%.o $(call helpers,$(1)) $(BUILD
 	@echo '  LD $$@'
 	@$(CC) $(CFLAGS_ALL) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group -lcmocka $(LIBS)
 endef
-$(foreach t,base model device forward methods runners tasks results report harness,$(eval $(call test_rule,$(t))))
+$(foreach t,base model device forward methods mapper proxykv lkv runners tasks results report harness,$(eval $(call test_rule,$(t))))
 .PRECIOUS: $(BUILD)/tests/unit/%.o $(BUILD)/%.o
 # The hub client's tests talk to a server of our own on the loopback (tests/hubserver); it is also a program, for tests/e2e/fetch.sh.
 $(filter $(BUILD)/tests/harness/test_hub%,$(tests_bin)): $(BUILD)/tests/hubserver/hubserver.o
@@ -123,7 +161,11 @@ test-%: FORCE
 
 setup:
 	@tests/setup.sh
-tests-built: $(tests_bin) $(BUILD)/hubserver
+# Plants faults in a database, for tests/e2e.
+$(BUILD)/plant: $(BUILD)/tests/plant/main.o
+	@echo '  LD $@'
+	@$(CC) $(CFLAGS_ALL) -o $@ $^ -lsqlite3
+tests-built: $(tests_bin) $(BUILD)/hubserver $(BUILD)/plant
 test: setup
 	@$(MAKE) --no-print-directory -j$(shell nproc) all tests-built
 	@tests/run.sh tests/check_layers.sh $(tests_bin) $(wildcard tests/e2e/*.sh)
@@ -154,6 +196,9 @@ fuzz:
 build/fuzz/bin/%: tests/fuzz/%.c $(call archive,runners/model) $(call archive,harness/base)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(filter %.a,$^) $(LIBS)
+
+# The CUDA backend on the CPU: make cudaemu.
+include tests/cudaemu/cudaemu.mk
 
 long: all
 	@tests/long_context.sh

@@ -1,6 +1,7 @@
 /* ask.c: `kvbench ask`: the quickest look at what pruning does to one's own text: one question, many methods, answers side by
  * side with what was kept and the time to first token. `--user-file` gives a whole user turn to the full cache instead. */
 #include "harness/models.h"
+#include "harness/progress.h"
 #include "harness/verbs.h"
 
 #include <jansson.h>
@@ -145,6 +146,7 @@ static int answer_all(struct ask *k, char err[ERR_LEN])
 	struct runner_counters c = runner_counters(k->runner);
 	fprintf(stderr, "%lld prefill(s), %lld scorer pass(es), %lld forward calls for %d answers\n", (long long)c.prefills,
 		(long long)c.scorer_passes, (long long)c.forward_calls, k->n_variants);
+	spent_print(&c);
 	for (int v = 0; v < k->n_variants && !k->user_turn; v++) {
 		struct runner_timing t;
 		if (k->replies[v].status == ANSWER_OK && !runner_time(k->runner, &job, v, 0, &t, err))

@@ -1,5 +1,6 @@
 /* bench.c: `kvbench bench`: tokens/s, GEMM and attention, each beside this machine's own measured peak, and beside other programs
  * where the environment names them. */
+#include "harness/gate_bench.h"
 #include "harness/models.h"
 #include "harness/verbs.h"
 
@@ -50,6 +51,10 @@ static int run_bench(const struct options *o)
 	struct runner_options ro;
 	struct model_paths found;
 	char err[ERR_LEN];
+	if (option_has(o, "gate")) {
+		int failed = gate_bench((int)option_count(o, "nights", 200), err);
+		return failed ? (fprintf(stderr, "kvbench bench: %s\n", err), EXIT_CELLS_FAILED) : EXIT_DONE;
+	}
 	const char *out = option_text(o, "out", NULL);
 	json_t *rows = json_array();
 	struct runner_bench_options b = {.tokens = option_count(o, "tokens", 4096),
@@ -74,6 +79,8 @@ static const struct option_def bench_options[] = {
 	OPTIONS_MODEL,
 	{"tokens", "N", "longest prefill (default 4096)"},
 	{"profile", NULL, "where the time of a prefill and of decoding goes, an operation a line"},
+	{"gate", NULL, "instead: false alarms and power of `kvbench gate`, on simulated nights"},
+	{"nights", "N", "with --gate (default 200)"},
 	{"out", "FILE", "the rows as a JSON list as well (-o)"},
 };
 const struct verb verb_bench = {

@@ -1,4 +1,5 @@
-/* calibrate.c: `kvbench calibrate kvzip-head`: the static head table that kvzip@head reads, from seeded NIAH contexts. */
+/* calibrate.c: `kvbench calibrate kvzip-head|iam`: the static head table that kvzip@head reads, the head map of kvzip+iam; from seeded NIAH
+ * contexts. */
 #include "harness/models.h"
 #include "harness/verbs.h"
 #include "tasks/task.h"
@@ -44,18 +45,27 @@ static int make_texts(struct runner *r, const struct options *o, char **texts, i
 	return rc;
 }
 
+/* What can be calibrated: one line each. */
+static const struct {
+	const char *name;
+	int (*run)(struct runner *r, const char *const *contexts, int n, const char *folder, char **path, char err[ERR_LEN]);
+} kinds[] = {{"kvzip-head", runner_calibrate_heads}, {"iam", runner_calibrate_iam}};
+
 static int run_calibrate(const struct options *o)
 {
 	struct runner_options ro;
 	struct runner *r = NULL;
 	char err[ERR_LEN], *path = NULL;
-	if (strcmp(o->args[0], "kvzip-head"))
-		die(EXIT_USAGE, "calibrate: only kvzip-head can be calibrated, not \"%s\"", o->args[0]);
+	size_t kind = 0;
+	while (kind < sizeof kinds / sizeof *kinds && strcmp(o->args[0], kinds[kind].name))
+		kind++;
+	if (kind == sizeof kinds / sizeof *kinds)
+		die(EXIT_USAGE, "calibrate: there are kvzip-head and iam, not \"%s\"", o->args[0]);
 	int n = (int)option_count(o, "contexts", 8);
 	char **texts = mem_new((size_t)n, sizeof *texts);
 	options_runner(o, &ro);
 	int rc = models_open(&r, &ro, err) || make_texts(r, o, texts, n, err) ||
-		 runner_calibrate_heads(r, (const char *const *)texts, n, option_text(o, "folder", NULL), &path, err);
+		 kinds[kind].run(r, (const char *const *)texts, n, option_text(o, "folder", NULL), &path, err);
 	if (rc)
 		fprintf(stderr, "kvbench calibrate: %s\n", err);
 	else
@@ -77,8 +87,8 @@ static const struct option_def calibrate_options[] = {
 };
 const struct verb verb_calibrate = {
 	.name = "calibrate",
-	.args = "kvzip-head",
-	.title = "make the head table kvzip@head needs; prints its path",
+	.args = "KIND",
+	.title = "make what kvzip@head (kvzip-head) or kvzip+iam (iam) needs; prints its path",
 	.options = calibrate_options,
 	.n_options = sizeof calibrate_options / sizeof *calibrate_options,
 	.min_args = 1,

@@ -19,12 +19,14 @@ void environment_read(struct environment *e, const char *device, int threads, co
 	char *dirty = strstr(e->commit, "-dirty");
 	if (dirty)
 		*dirty = 0;
+	runner_device_name(device ? device : "auto", e->device);
+	bool gpu = strcmp(e->device, "cpu") && runner_device_usable(device ? device : "auto", e->hardware);
 	e->row = (struct store_env){
 		.host = e->machine.host,
 		.os = e->machine.os,
 		.cpu = e->machine.cpu,
-		.isa = isa ? isa : e->machine.isa,
-		.device = device && strcmp(device, "auto") ? device : "cpu",
+		.isa = gpu ? e->hardware : isa ? isa : e->machine.isa,
+		.device = e->device,
 		.version = kvbench_version,
 		.build_flags = kvbench_build_flags,
 		.libraries = e->libraries,

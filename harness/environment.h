@@ -7,7 +7,7 @@
 
 struct environment {
 	struct runner_machine machine;
-	char commit[64], libraries[160];
+	char commit[64], libraries[160], device[DEVICE_NAME_LEN], hardware[DEVICE_NAME_LEN]; /* hardware: of a GPU */
 	struct store_env row; /* points into this struct: do not copy */
 };
 /* device, threads (0 = all cores), isa (NULL = the machine's best): as the plan asks. */

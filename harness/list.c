@@ -99,11 +99,28 @@ static void list_models(const struct options *o)
 		printf("  %s\n", runner_arch_at(i));
 }
 
+static void list_trained(void *user, const struct runner_trained_file *t)
+{
+	++*(int *)user;
+	printf("%-26s target %.16s  proxy %-16.16s  %3d contexts%s\n  %s%s%s\n", t->kind, t->target_sha256, *t->proxy_sha256 ? t->proxy_sha256 : "-",
+		t->contexts, t->embedded ? "  embedded" : "", t->path, *t->made_by ? "\n  made by: " : "", t->made_by);
+}
+
+static void list_pairs(const struct options *o)
+{
+	int n = 0;
+	(void)o;
+	runner_trained_each(list_trained, &n);
+	printf("%s%d trained files. A pair is two models with the same tokenizer: {\"target\": ..., \"proxy\": ...} in a plan; `kvbench train proxykv "
+	       "PLAN` makes its mappers.\n",
+		n ? "\n" : "", n);
+}
+
 static const struct {
 	const char *name;
 	void (*print)(const struct options *o);
 } kinds[] = {{"methods", list_methods}, {"scorers", list_scorers}, {"allocators", list_allocators}, {"tasks", list_tasks},
-	{"metrics", list_metrics}, {"models", list_models}, {"templates", list_templates}};
+	{"metrics", list_metrics}, {"models", list_models}, {"templates", list_templates}, {"pairs", list_pairs}};
 
 static int run_list(const struct options *o)
 {
@@ -115,7 +132,7 @@ static int run_list(const struct options *o)
 		}
 	}
 	const char *near = name_nearest(o->args[0], names, sizeof kinds / sizeof *kinds);
-	die(EXIT_USAGE, "list: there are methods, scorers, allocators, tasks, metrics, models and templates, not \"%s\"%s%s%s",
+	die(EXIT_USAGE, "list: there are methods, scorers, allocators, tasks, metrics, models, templates and pairs, not \"%s\"%s%s%s",
 		o->args[0], near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
@@ -125,7 +142,7 @@ static const struct option_def list_options[] = {
 const struct verb verb_list = {
 	.name = "list",
 	.args = "KIND",
-	.title = "methods, scorers, allocators, tasks, metrics, models or templates",
+	.title = "methods, scorers, allocators, tasks, metrics, models, templates or pairs (trained files)",
 	.options = list_options,
 	.n_options = 1,
 	.min_args = 1,

@@ -1,12 +1,20 @@
 /* main.c: kvbench VERB [options]: finds the verb, reads its options, runs it. Data goes to stdout, talk to stderr. */
 #include "harness/verbs.h"
+#include "results/compare.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static const struct verb *const verbs[] = {
-	&verb_run, &verb_status, &verb_report, &verb_export, &verb_ask, &verb_list, &verb_doctor, &verb_bench, &verb_calibrate,
-	&verb_fetch, &verb_score};
+	&verb_run, &verb_status, &verb_report, &verb_export, &verb_ask, &verb_list, &verb_doctor, &verb_bench, &verb_calibrate, &verb_collect, &verb_train, &verb_scores,
+	&verb_fetch, &verb_score,
+	&verb_merge,
+	&verb_compare,
+	&verb_gate,
+	&verb_baseline,
+	&verb_paper,
+	&verb_verify,
+};
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct {
@@ -16,6 +24,8 @@ static const struct {
 	{EXIT_DONE, "done"},
 	{EXIT_CELLS_FAILED, "some cells failed (each is a row that says why), or the work could not be done"},
 	{EXIT_USAGE, "bad usage or plan"},
+	{GATE_REGRESSION, "gate: a regression; verify: faults"},
+	{GATE_INCOMPLETE, "gate: incomplete, or nothing measured, or no baseline; verify: nothing measured"},
 	{EXIT_TRY_AGAIN, "try again: interrupted (TERM, INT, USR1) or the database is locked; the same command continues"},
 };
 

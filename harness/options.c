@@ -167,11 +167,14 @@ void options_runner(const struct options *o, struct runner_options *ro)
 		.proxy = option_text(o, "proxy", NULL),
 		.models_dir = option_text(o, "models", NULL),
 		.device = option_text(o, "device", "auto"),
+		.proxy_device = option_text(o, "proxy-device", NULL),
+		.kv_offload = option_has(o, "kv-offload"),
 		.precision = option_text(o, "precision", NULL),
 		.isa = option_text(o, "isa", NULL),
 		.threads = (int)option_count(o, "threads", 0),
 		.memory_bytes = option_bytes(o, "memory"),
 		.allow_long = option_has(o, "allow-long"),
 		.chat_template = option_text(o, "template", NULL),
+		.proxy_threads = (int)option_count(o, "proxy-threads", 0),
 	};
 }

@@ -29,7 +29,7 @@ struct verb {
 
 struct options { /* everything points into argv */
 	const struct verb *verb;
-	const char *args[8];
+	const char *args[64];
 	int n_args;
 	struct option_given {
 		const char *name, *value;
@@ -56,9 +56,12 @@ int64_t bytes_parse(const char *text);
 	{"proxy", "MODEL", "the proxy, where a method needs one"}, \
 	{"models", "DIR", "where model names are looked up (default: runners/model beside the executable)"}, \
 	{"precision", "P", "bf16 (default) or fp32"}, \
-	{"device", "D", "auto (default) or cpu"}, \
-	{"isa", "NAME", "kernel path: avx512bf16, avx512, avx2, reference (default: the best this CPU has)"}, \
+	{"device", "D", "auto (default: a GPU if one is usable, else the CPU), cpu, cuda or cuda:N"}, \
+	{"proxy-device", "D", "the proxy's (default: the target's)"}, \
+	{"kv-offload", NULL, "GPU: caches in the host's memory, streamed by layer"}, \
+	{"isa", "NAME", "kernel path: amx, avx512bf16, avx512, avx2, reference (default: the best this CPU has)"}, \
 	{"threads", "N", "default: all cores"}, \
+	{"proxy-threads", "N", "of them for the proxy, beside the target's prefill (default 0: in turn)"}, \
 	{"memory", "SIZE", "limit, such as 8G (default: what is free)"}, \
 	{"template", "NAME", "chat template (default: the model's own; see `kvbench list templates`)"}, \
 	{"allow-long", NULL, "contexts beyond the model's trained positions"}

@@ -51,11 +51,15 @@ static const struct key plan_keys[] = {
 	{KEY(plan, seed), COUNT, "of generated texts (default 1; RULER's upstream generator: 42, as upstream)"},
 	{KEY(plan, max_new_tokens), COUNT, "longest answer (default: the task's own)"},
 	{KEY(plan, timing), TIMING, "the timing pass, with the keys below"},
+	{KEY(plan, training), OPTIONS, "for `collect` and `train`: seed, contexts, eval, shards, out, features, runs"},
 	{KEY(plan, chat_template), TEXT, "a template's name, or raw (default: the model's own)"},
 	{KEY(plan, allow_long), FLAG, "contexts beyond the model's trained positions (default false; flagged in the row)"},
 	{KEY(plan, threads), COUNT, "default: all cores"},
+	{KEY(plan, proxy_threads), COUNT, "of them for the proxy, beside the target's prefill (default 0: in turn, each on all)"},
 	{"memory", offsetof(struct plan, memory_bytes), BYTES, "limit (default: what is free)"},
-	{KEY(plan, device), TEXT, "auto (default) or cpu"},
+	{KEY(plan, device), TEXT, "auto (default: a GPU if one is usable, else the CPU), cpu, cuda or cuda:N"},
+	{KEY(plan, proxy_device), TEXT, "the proxy's (default: the target's)"},
+	{KEY(plan, kv_offload), FLAG, "GPU: caches in the host's memory, streamed by layer (default false)"},
 	{KEY(plan, isa), TEXT, "kernel path (default: the best this CPU has)"},
 	{KEY(plan, models), TEXT, "folder where model names are looked up (default: runners/model beside the executable)"},
 	{KEY(plan, db), TEXT, "database (default results/PLAN.db)"},
@@ -513,6 +517,12 @@ static void fill_defaults(struct plan *p, const char *path)
 		p->pairs[p->n_pairs].target = text_copy(p->targets.v[p->n_pairs]), p->n_pairs++;
 	add_control(p, "full");
 	add_control(p, "random");
+	for (int i = 0; i < p->n_methods; i++) {
+		if (!runner_method_trained(p->methods[i].name))
+			continue;
+		add_control(p, "head-prior"); /* what is known of the heads without the context */
+		break;
+	}
 }
 
 static int check_names(const char *what, const struct texts *given, const char *const *known, size_t n, char err[ERR_LEN])
@@ -644,9 +654,23 @@ static void expand_variants(struct plan *p)
 
 int plan_read(struct plan *p, const char *path, const char *const *overrides, int n_overrides, char err[ERR_LEN])
 {
-	*p = (struct plan){.seed = 1, .timing = {.enabled = true, .repetitions = 9, .warmup = 1, .decode_tokens = 16}};
+	*p = (struct plan){0};
 	json_error_t why;
 	json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+	if (!root)
+		return err_set(err, "plan %s, line %d: %s", path, why.line, why.text);
+	char *text = json_dumps(root, JSON_COMPACT);
+	json_decref(root);
+	int rc = plan_read_text(p, text, path, overrides, n_overrides, err);
+	free(text);
+	return rc;
+}
+
+int plan_read_text(struct plan *p, const char *text, const char *path, const char *const *overrides, int n_overrides, char err[ERR_LEN])
+{
+	*p = (struct plan){.seed = 1, .timing = {.enabled = true, .repetitions = 9, .warmup = 1, .decode_tokens = 16}};
+	json_error_t why;
+	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &why);
 	if (!root)
 		return err_set(err, "plan %s, line %d: %s", path, why.line, why.text);
 	spell_out(json_object_get(root, "tasks"), "name");
@@ -661,6 +685,8 @@ int plan_read(struct plan *p, const char *path, const char *const *overrides, in
 	if (!rc) {
 		p->json = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
 		p->seed_given = json_object_get(root, "seed") != NULL;
+		if (json_object_get(root, "training"))
+			p->training = json_dumps(json_object_get(root, "training"), JSON_COMPACT);
 		fill_defaults(p, path);
 		rc = check_plan(p, err);
 	}

@@ -50,7 +50,7 @@ struct plan_timing {
 };
 
 struct plan {
-	char *title, *db, *report, *chat_template, *device, *isa, *models;
+	char *title, *db, *report, *chat_template, *device, *proxy_device, *isa, *models;
 	struct texts targets, precisions, protocols;
 	struct plan_pair *pairs;
 	struct plan_task *tasks;
@@ -60,8 +60,9 @@ struct plan {
 	struct numbers retained;
 	struct plan_timing timing;
 	int64_t memory_bytes;
-	int seed, max_new_tokens, threads;
-	bool allow_long, seed_given;
+	int seed, max_new_tokens, threads, proxy_threads;
+	bool allow_long, seed_given, kv_offload;
+	char *training; /* what `train` does, JSON object (harness/training.c); NULL = not said */
 	char *json; /* the plan as it ran: file + overrides, canonical JSON */
 };
 
@@ -69,6 +70,9 @@ struct plan {
  * is JSON, a comma list or plain text). One error names what is wrong and the nearest right name. plan_free also after an error.
  */
 int plan_read(struct plan *p, const char *path, const char *const *overrides, int n_overrides, char err[ERR_LEN]);
+/* The same of a plan's text; path gives it its names (title, database) where it has none. */
+int plan_read_text(
+	struct plan *p, const char *text, const char *path, const char *const *overrides, int n_overrides, char err[ERR_LEN]);
 void plan_free(struct plan *p);
 
 void plan_print_keys(FILE *to);

@@ -1,6 +1,8 @@
 /* progress.c: see progress.h. */
 #include "harness/progress.h"
 
+#include "runners/runner.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -88,4 +90,12 @@ void progress_end(struct progress *p)
 {
 	if (p->terminal && !p->quiet)
 		fputs("\r\033[K", stderr);
+}
+
+void spent_print(const struct runner_counters *c)
+{
+	double prefill = (double)c->prefill_ns * 1e-9, score = (double)c->score_ns * 1e-9;
+	if (c->prefills)
+		fprintf(stderr, "  prefill %.2f s, scoring %.2f s (%.1f x prefill), decoding %.2f s\n", prefill, score, score / prefill,
+			(double)c->decode_ns * 1e-9);
 }

@@ -3,7 +3,7 @@
 #include "harness/database.h"
 #include "harness/dryrun.h"
 #include "harness/environment.h"
-#include "harness/sweep.h"
+#include "harness/run.h"
 #include "harness/verbs.h"
 #include "report/report.h"
 
@@ -35,6 +35,16 @@ static void catch_signals(void)
 		sigaction((int[]){SIGTERM, SIGINT, SIGUSR1}[i], &act, NULL);
 }
 
+void run_catch_signals(void)
+{
+	catch_signals();
+}
+
+bool run_stopped(void)
+{
+	return stop_asked();
+}
+
 /* ---- options ---- */
 
 static const struct option_def run_options[] = {
@@ -44,17 +54,7 @@ static const struct option_def run_options[] = {
 	{"quiet", NULL, "no progress lines (-q)"},
 };
 
-static bool is_run_option(const char *name)
-{
-	for (size_t i = 0; i < sizeof run_options / sizeof *run_options; i++) {
-		if (!strcmp(run_options[i].name, name))
-			return true;
-	}
-	return false;
-}
-
-/* "key=value" of every --set and every plan key given as an option, in the order given. */
-static char **overrides_of(const struct options *o, int *n)
+char **run_overrides(const struct options *o, int *n)
 {
 	char **list = mem_new((size_t)o->n_given, sizeof *list);
 	*n = 0;
@@ -64,7 +64,7 @@ static char **overrides_of(const struct options *o, int *n)
 			list[(*n)++] = text_copy(g->value);
 		else if (!strcmp(g->name, "template"))
 			list[(*n)++] = text_format("chat_template=%s", g->value);
-		else if (!is_run_option(g->name))
+		else if (plan_key_option(g->name).name)
 			list[(*n)++] = text_format("%s=%s", g->name, g->value);
 	}
 	return list;
@@ -73,7 +73,7 @@ static char **overrides_of(const struct options *o, int *n)
 static int read_plan(struct plan *p, const struct options *o, char err[ERR_LEN])
 {
 	int n;
-	char **overrides = overrides_of(o, &n);
+	char **overrides = run_overrides(o, &n);
 	int rc = plan_read(p, o->args[0], (const char *const *)overrides, n, err);
 	for (int i = 0; i < n; i++)
 		free(overrides[i]);
@@ -83,13 +83,14 @@ static int read_plan(struct plan *p, const struct options *o, char err[ERR_LEN])
 
 /* ---- dry run ---- */
 
-static int dry_run(const struct plan *p, const struct options *o)
+int run_dry(const struct plan *p, bool quiet)
 {
 	char err[ERR_LEN] = "", scratch[] = "/tmp/kvbench-dry-XXXXXX";
-	struct progress progress = progress_open(option_has(o, "quiet"), STDERR_FILENO);
+	struct progress progress = progress_open(quiet, STDERR_FILENO);
 	struct sweep s = {.plan = p, .progress = &progress, .stop = stop_asked};
+	catch_signals();
 	if (!mkdtemp(scratch))
-		return fprintf(stderr, "kvbench run: no scratch folder under /tmp\n"), EXIT_CELLS_FAILED;
+		return fprintf(stderr, "kvbench: no scratch folder under /tmp\n"), EXIT_CELLS_FAILED;
 	char *db = text_format("%s/ids.db", scratch);
 	int rc = store_open(&s.store, db, err);
 	if (!rc && file_exists(p->db))
@@ -111,7 +112,7 @@ static int dry_run(const struct plan *p, const struct options *o)
 
 static char *argv_json(const struct options *o)
 {
-	json_t *list = json_pack("[s, s]", "kvbench", "run");
+	json_t *list = json_pack("[s, s]", "kvbench", o->verb->name);
 	for (int i = 0; i < o->n_args; i++)
 		json_array_append_new(list, json_string(o->args[i]));
 	for (int i = 0; i < o->n_given; i++) {
@@ -129,6 +130,8 @@ static int begin_run(struct store *store, const struct plan *p, const struct opt
 	struct environment e;
 	char env_id[SHA_LEN];
 	environment_read(&e, p->device, p->threads, p->isa);
+	if ((!p->device || !strcmp(p->device, "auto")) && !e.machine.gpu && !option_has(o, "quiet"))
+		fprintf(stderr, "device cpu: %s\n", e.machine.gpu_why);
 	if (store_put_env(store, &e.row, env_id, err))
 		return -1;
 	char *argv = argv_json(o);
@@ -156,47 +159,55 @@ static int print_summary(const struct sweep *s, int64_t took_ns, char err[ERR_LE
 	return rc;
 }
 
-static int sweep_and_report(struct sweep *s, char err[ERR_LEN])
+static int finish_run(struct sweep *s, int64_t took_ns, void *user, char err[ERR_LEN])
 {
+	(void)user;
 	const struct plan *p = s->plan;
+	return print_summary(s, took_ns, err) || (p->report && report_write(s->store, p->title, p->report, err)) ? -1 : 0;
+}
+
+static int sweep_and_finish(struct sweep *s, const struct run_wish *w, char err[ERR_LEN])
+{
 	int64_t start = clock_ns();
 	int rc = sweep_run(s, err);
 	int code = rc < 0 || sweep_failed(&s->sum) ? EXIT_CELLS_FAILED : EXIT_DONE;
 	if (rc == 1)
 		return fprintf(stderr, "stopped by signal %d; the same command continues\n", (int)signalled), EXIT_TRY_AGAIN;
-	if (rc || print_summary(s, clock_ns() - start, err))
-		return EXIT_CELLS_FAILED;
-	if (p->report && report_write(s->store, p->title, p->report, err))
-		return EXIT_CELLS_FAILED;
+	return rc || w->finish(s, clock_ns() - start, w->user, err) ? EXIT_CELLS_FAILED : code;
+}
+
+int run_plan(const struct run_wish *w)
+{
+	char err[ERR_LEN] = "", run_id[33];
+	const struct plan *p = w->plan;
+	struct progress progress = progress_open(w->quiet, STDERR_FILENO);
+	struct sweep s = {.plan = p, .run_id = run_id, .progress = &progress, .stop = stop_asked};
+	catch_signals();
+	int code = database_open(&s.store, p->db, err);
+	if (!code) {
+		s.present = s.store;
+		code = begin_run(s.store, p, w->options, run_id, err) ? EXIT_CELLS_FAILED : sweep_and_finish(&s, w, err);
+		store_run_end(s.store, run_id, code, *err ? NULL : err);
+		progress_end(&progress);
+	}
+	if (*err)
+		fprintf(stderr, "kvbench %s: %s\n", w->options->verb->name, err);
+	sweep_free(&s);
+	store_close(s.store);
 	return code;
 }
 
 static int run(const struct options *o)
 {
-	char err[ERR_LEN] = "", run_id[33];
+	char err[ERR_LEN] = "";
 	struct plan p;
-	struct progress progress = progress_open(option_has(o, "quiet"), STDERR_FILENO);
-	struct sweep s = {.plan = &p, .run_id = run_id, .progress = &progress, .stop = stop_asked};
 	int code = EXIT_USAGE;
 	if (read_plan(&p, o, err))
-		goto cleanup;
-	catch_signals();
-	if (option_has(o, "dry-run")) {
-		code = dry_run(&p, o);
-		goto cleanup;
-	}
-	code = database_open(&s.store, p.db, err);
-	if (code)
-		goto cleanup;
-	s.present = s.store;
-	code = begin_run(s.store, &p, o, run_id, err) ? EXIT_CELLS_FAILED : sweep_and_report(&s, err);
-	store_run_end(s.store, run_id, code, *err ? NULL : err);
-	progress_end(&progress);
-cleanup:
-	if (*err)
 		fprintf(stderr, "kvbench run: %s\n", err);
-	sweep_free(&s);
-	store_close(s.store);
+	else if (option_has(o, "dry-run"))
+		code = run_dry(&p, option_has(o, "quiet"));
+	else
+		code = run_plan(&(struct run_wish){&p, o, option_has(o, "quiet"), finish_run, NULL});
 	plan_free(&p);
 	return code;
 }

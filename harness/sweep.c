@@ -199,10 +199,14 @@ static int put_group_cells(struct sweep *s, struct sweep_group *g, const char *t
 	const struct plan *p = s->plan;
 	for (int v = 0; v < p->n_variants; v++) {
 		const struct plan_method *m = &p->methods[p->variants[v].method];
+		char method_id[SHA_LEN], *params = NULL;
+		if (runner_method_params(s->runner, m->name, m->options, &params, err))
+			return -1;
 		struct store_method method = {
-			.name = m->name, .params = m->params, .origin = method_origin(m->name), .version = 1};
-		char method_id[SHA_LEN];
-		if (store_put_method(s->store, &method, method_id, err))
+			.name = m->name, .params = params, .origin = method_origin(m->name), .version = 1};
+		int rc = store_put_method(s->store, &method, method_id, err);
+		free(params);
+		if (rc)
 			return -1;
 		struct store_cell cell = {.target_id = s->target_id,
 			.proxy_id = *s->proxy_id ? s->proxy_id : NULL,
@@ -361,7 +365,7 @@ static int load_plan(struct sweep *s, char err[ERR_LEN])
 
 /* ---- a load: one pair at one precision ---- */
 
-static int put_model(struct sweep *s, const char *role, const char *path, char id[SHA_LEN], char err[ERR_LEN])
+static int put_model(struct sweep *s, const char *role, char id[SHA_LEN], char err[ERR_LEN])
 {
 	const struct runner_info *i = runner_info(s->runner);
 	if (!strcmp(role, "target")) {
@@ -376,14 +380,19 @@ static int put_model(struct sweep *s, const char *role, const char *path, char i
 	}
 	return store_put_model(s->store,
 		&(struct store_model){.role = role,
-			.name = path,
-			.path = path,
-			.arch = "",
-			.dtype = "",
-			.sha256 = "",
-			.tokenizer_sha256 = "",
+			.name = i->proxy_name,
+			.path = i->proxy_path,
+			.arch = i->proxy_arch,
+			.dtype = i->dtype,
+			.sha256 = i->proxy_sha256,
+			.tokenizer_sha256 = i->tokenizer_sha256,
 			.chat_template = "",
-			.template_sha256 = ""},
+			.template_sha256 = "",
+			.params = i->proxy_params,
+			.kv_bytes_per_token = i->proxy_kv_bytes_per_token,
+			.layers = i->proxy_layers,
+			.kv_heads = i->proxy_kv_heads,
+			.head_dim = i->proxy_head_dim},
 		id, err);
 }
 
@@ -398,12 +407,15 @@ static int load_open(struct sweep *s, const struct plan_pair *pair, const char *
 		.proxy = pair->proxy,
 		.models_dir = p->models,
 		.device = p->device ? p->device : "auto",
+		.proxy_device = p->proxy_device,
+		.kv_offload = p->kv_offload,
 		.precision = precision,
 		.isa = p->isa,
 		.threads = p->threads,
 		.memory_bytes = p->memory_bytes,
 		.allow_long = p->allow_long,
-		.chat_template = p->chat_template};
+		.chat_template = p->chat_template,
+		.proxy_threads = p->proxy_threads};
 	return models_open(&s->runner, &o, err);
 }
 
@@ -456,8 +468,11 @@ static int load_run(struct sweep *s, char err[ERR_LEN])
 	if (!rc && s->plan->timing.enabled)
 		rc = timing_run(s, err);
 	progress_end(s->progress);
-	if (tokens && !s->progress->quiet)
+	struct runner_counters spent = runner_counters(s->runner);
+	if (tokens && !s->progress->quiet) {
+		spent_print(&spent);
 		fprintf(stderr, "  peak memory %.1f MB\n", (double)runner_peak_bytes(s->runner) / 1e6);
+	}
 	return rc;
 }
 
@@ -470,8 +485,8 @@ static int load_begin(struct sweep *s, const struct plan_pair *pair, const char 
 		s->sum.loads_failed++;
 		return 1;
 	}
-	if (put_model(s, "target", pair->target, s->target_id, err) ||
-		(pair->proxy && put_model(s, "proxy", pair->proxy, s->proxy_id, err)))
+	if (put_model(s, "target", s->target_id, err) ||
+		(pair->proxy && put_model(s, "proxy", s->proxy_id, err)))
 		return -1;
 	return load_plan(s, err);
 }

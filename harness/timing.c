@@ -18,8 +18,14 @@ static const struct {
 	{"ttft", offsetof(struct runner_timing, ttft_ns)},
 	{"second_ttft", offsetof(struct runner_timing, second_ttft_ns)},
 	{"decode", offsetof(struct runner_timing, decode_ns)},
+	{"second_pass", offsetof(struct runner_timing, second_pass_ns)},
+	{"proxy_prefill", offsetof(struct runner_timing, proxy_prefill_ns)},
+	{"mapper", offsetof(struct runner_timing, mapper_ns)},
+	{"wait", offsetof(struct runner_timing, wait_ns)},
+	{"allocate", offsetof(struct runner_timing, allocate_ns)},
+	{"gather", offsetof(struct runner_timing, gather_ns)},
 };
-enum { PHASES = sizeof phases / sizeof *phases };
+enum { PHASES = sizeof phases / sizeof *phases, DETAILS = 9 }; /* from DETAILS on: stored only where the method has them */
 
 static bool text_among(const char *text, const struct texts *list)
 {
@@ -73,6 +79,8 @@ struct rounds {
 	bool *dropped; /* [n]: failed, takes no further part */
 	struct store_timing *rows;
 	size_t n_rows;
+	struct store_memory *memory;
+	size_t n_memory;
 };
 
 static void add_rows(struct rounds *r, int variant, const struct runner_timing *t, int round)
@@ -81,6 +89,9 @@ static void add_rows(struct rounds *r, int variant, const struct runner_timing *
 	r->rows = mem_grow(r->rows, r->n_rows + PHASES, sizeof *r->rows);
 	for (int i = 0; i < PHASES; i++) {
 		const char *phase = phases[i].name;
+		int64_t duration_ns = *(const int64_t *)((const char *)t + phases[i].at);
+		if (i >= DETAILS && duration_ns == 0)
+			continue;
 		r->rows[r->n_rows++] = (struct store_timing){
 			.cell_id = r->g->cell_ids[variant],
 			.run_id = r->s->run_id,
@@ -88,13 +99,21 @@ static void add_rows(struct rounds *r, int variant, const struct runner_timing *
 			.repetition = round < warmup ? round : round - warmup,
 			.warmup = round < warmup,
 			.clock = "host",
-			.duration_ns = *(const int64_t *)((const char *)t + phases[i].at),
+			.duration_ns = duration_ns,
 			.tokens = strcmp(phase, "decode") ? t->context_tokens : t->decode_tokens,
 			.peak_bytes = t->peak_bytes,
 			.kv_bytes_before = t->kv_bytes_before,
 			.kv_bytes_after = t->kv_bytes_after,
 		};
 	}
+}
+
+static void add_memory(struct rounds *r, int variant, const char *part, int device, int64_t bytes)
+{
+	if (bytes <= 0)
+		return;
+	r->memory = mem_grow(r->memory, r->n_memory + 1, sizeof *r->memory);
+	r->memory[r->n_memory++] = (struct store_memory){r->g->cell_ids[variant], r->s->run_id, part, device, bytes};
 }
 
 /* What must never pass quietly: a cache that was not empty, parts that are not the whole. */
@@ -119,6 +138,9 @@ static void time_one(struct rounds *r, const struct runner_job *job, int i, int 
 	if (!runner_time(s->runner, job, r->variants[i], s->plan->timing.decode_tokens, &t, err) &&
 		!check_window(&t, runner_counters(s->runner).prefill_tokens - before, err)) {
 		add_rows(r, r->variants[i], &t, round);
+		add_memory(r, r->variants[i], "total", 0, t.peak_bytes - t.proxy_peak_bytes);
+		add_memory(r, r->variants[i], "proxy", 1, t.proxy_peak_bytes);
+		add_memory(r, r->variants[i], "proxy after scoring", 1, t.proxy_after_bytes);
 		return;
 	}
 	r->dropped[i] = true;
@@ -184,6 +206,8 @@ static int time_context(struct rounds *r, const struct task_context *c, char err
 	sweep_job_free(&j);
 	if (!rc && r->n_rows)
 		rc = store_put_timings(r->s->store, r->rows, r->n_rows, err);
+	for (size_t i = 0; i < r->n_memory && !rc; i++)
+		rc = store_put_memory(r->s->store, &r->memory[i], err);
 	return rc;
 }
 
@@ -209,6 +233,7 @@ cleanup:
 	free(r.variants);
 	free(r.dropped);
 	free(r.rows);
+	free(r.memory);
 	return rc;
 }
 

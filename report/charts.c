@@ -11,8 +11,7 @@
 
 enum { COLOURS = 8 };
 
-/* "c3 v7"; the controls have colours of their own. */
-static const char *series_class(char buf[32], const struct data *d, int variant)
+const char *chart_series(char buf[32], const struct data *d, int variant)
 {
 	const struct variant *v = &d->variants[variant];
 	if (v->colour < 0)
@@ -22,7 +21,7 @@ static const char *series_class(char buf[32], const struct data *d, int variant)
 	return buf;
 }
 
-static void variant_marker(struct strbuf *out, const struct variant *v, double x, double y, double r)
+void chart_marker(struct strbuf *out, const struct variant *v, double x, double y, double r)
 {
 	if (v->colour >= 0)
 		svg_marker(out, v->colour, x, y, r);
@@ -30,7 +29,7 @@ static void variant_marker(struct strbuf *out, const struct variant *v, double x
 		svg_marker(out, 0, x, y, r * .7);
 }
 
-static const char *line_class(const struct variant *v)
+const char *chart_line(const struct variant *v)
 {
 	return v->full ? "ln dash" : v->random ? "ln dots" : "ln";
 }
@@ -38,27 +37,26 @@ static const char *line_class(const struct variant *v)
 void chart_legend(struct strbuf *out, const struct data *d)
 {
 	char class[32];
-	strbuf_puts(out, "<div class=\"leg\">");
+	strbuf_puts(out, "<div class=\"leg\" role=\"group\" aria-label=\"Methods shown\">");
 	for (int v = 0; v < d->n_variants; v++) {
 		strbuf_printf(out,
 			"<label><input type=\"checkbox\" checked data-v=\"v%d\"><svg class=\"k %s\" viewBox=\"0 0 26 14\" "
-			"aria-hidden=\"true\">"
-			"<path class=\"%s\" d=\"M1 7H25\"/>",
-			v, series_class(class, d, v), line_class(&d->variants[v]));
-		variant_marker(out, &d->variants[v], 13, 7, 4);
+			"aria-hidden=\"true\"><path class=\"%s\" d=\"M1 7H25\"/>",
+			v, chart_series(class, d, v), chart_line(&d->variants[v]));
+		chart_marker(out, &d->variants[v], 13, 7, 4);
 		strbuf_puts(out, "</svg>");
 		html_text(out, d->variants[v].label);
 		strbuf_puts(out, "</label>");
 	}
-	strbuf_puts(out, "</div>\n");
+	strbuf_puts(out, "<button data-all=\"1\">all</button><button data-all=\"\">none</button></div>\n");
 }
 
-static void mark_begin(struct strbuf *out)
+void chart_mark_begin(struct strbuf *out)
 {
 	strbuf_puts(out, "<g class=\"pt\">");
 }
 
-static void mark_end(struct strbuf *out, const char *title)
+void chart_mark_end(struct strbuf *out, const char *title)
 {
 	strbuf_puts(out, "<title>");
 	html_text(out, title);
@@ -77,11 +75,11 @@ static void full_line(struct svg_plot *p, const struct data *d, const struct cel
 		lo[i] = full->score.lo;
 		hi[i] = full->score.hi;
 	}
-	strbuf_printf(p->out, "<g class=\"s %s\">", series_class(class, d, full->variant));
+	strbuf_printf(p->out, "<g class=\"s %s\">", chart_series(class, d, full->variant));
 	svg_band(p, x, lo, hi, 2);
 	svg_line(p, "ln dash", x, mean, 2);
 	snprintf(title, sizeof title, "full cache: %s, n = %d", format_interval(text, full->score), full->score.n);
-	mark_end(p->out, title);
+	chart_mark_end(p->out, title);
 }
 
 static void accuracy_series(struct svg_plot *p, const struct data *d, int panel, int variant)
@@ -90,7 +88,7 @@ static void accuracy_series(struct svg_plot *p, const struct data *d, int panel,
 	char class[32], title[256], text[64];
 	double *x = mem_new((size_t)d->n_ppm * 4, sizeof *x), *mean = x + d->n_ppm, *lo = mean + d->n_ppm, *hi = lo + d->n_ppm;
 	int n = 0;
-	strbuf_printf(p->out, "<g class=\"s %s\">", series_class(class, d, variant));
+	strbuf_printf(p->out, "<g class=\"s %s\">", chart_series(class, d, variant));
 	for (int k = 0; k < d->n_ppm; k++) {
 		const struct cell *c = data_cell(d, panel, variant, d->ppm[k]);
 		if (!c || c->score.n == 0)
@@ -101,16 +99,16 @@ static void accuracy_series(struct svg_plot *p, const struct data *d, int panel,
 		hi[n++] = c->score.hi;
 	}
 	svg_band(p, x, lo, hi, n);
-	svg_line(p, line_class(v), x, mean, n);
+	svg_line(p, chart_line(v), x, mean, n);
 	for (int k = 0; k < d->n_ppm; k++) {
 		const struct cell *c = data_cell(d, panel, variant, d->ppm[k]);
 		if (!c || c->score.n == 0)
 			continue;
-		mark_begin(p->out);
-		variant_marker(p->out, v, svg_at(&p->x, d->ppm[k] / 1e6), svg_at(&p->y, c->score.mean), 3.4);
+		chart_mark_begin(p->out);
+		chart_marker(p->out, v, svg_at(&p->x, d->ppm[k] / 1e6), svg_at(&p->y, c->score.mean), 3.4);
 		snprintf(title, sizeof title, "%s, r = %g: %s, n = %d, kept %.3f", v->label, d->ppm[k] / 1e6,
 			format_interval(text, c->score), c->score.n, c->row.retained_mean);
-		mark_end(p->out, title);
+		chart_mark_end(p->out, title);
 	}
 	strbuf_puts(p->out, "</g>");
 	free(x);
@@ -151,105 +149,99 @@ void chart_accuracy(struct strbuf *out, const struct data *d, int panel)
 	svg_end(&p);
 }
 
-/* ---- time to first token ---- */
+/* ---- stacked bars ---- */
 
-static const char *const part_label[N_PARTS] = {"prefill", "score", "select", "compact", "question", "first token"};
-
-void chart_parts_legend(struct strbuf *out)
+void chart_parts_legend(struct strbuf *out, const struct chart_part *parts, int n_parts)
 {
 	strbuf_puts(out, "<div class=\"leg\">");
-	for (int i = 0; i < N_PARTS; i++)
+	for (int i = 0; i < n_parts; i++)
 		strbuf_printf(out,
 			"<span><svg class=\"k\" viewBox=\"0 0 26 14\" aria-hidden=\"true\"><rect class=\"p%d\" x=\"4\" y=\"1\" "
 			"width=\"18\" height=\"12\"/></svg>%s</span>",
-			i, part_label[i]);
+			parts[i].colour, parts[i].label);
 	strbuf_puts(out, "</div>\n");
 }
 
-static void parts_bar(struct svg_plot *p, const struct data *d, const struct cell *c, double y, double h)
+enum { BAR_LEFT = 150, BAR_STEP = 20, BAR_NOTE = 115 };
+
+static void one_bar(struct svg_plot *p, const struct chart_bar *b, double y, const struct chart_part *parts, int n_parts,
+	const char *(*format)(char *buf, double v))
 {
 	double at = 0;
-	char title[256], time[64], total[64];
-	svg_text(p->out, "n", p->x.p0 - 8, y + h * .75, "end", d->variants[c->variant].label);
-	for (int i = 0; i < N_PARTS; i++) {
-		double part = c->time[i].median;
-		if (isnan(part))
+	char title[320], part[64], whole[64], class[16];
+	svg_label(p->out, "n", p->x.p0 - 8, y + 11, "end", b->label, 22);
+	for (int i = 0; i < n_parts; i++) {
+		if (!(b->part[i] > 0))
 			continue;
-		char class[16];
-		snprintf(class, sizeof class, "p%d", i);
-		double x = svg_at(&p->x, at), w = svg_at(&p->x, at + part) - x;
-		snprintf(title, sizeof title, "%s, %s: %s (%.1f %% of %s)", d->variants[c->variant].label, part_label[i],
-			format_time(time, part), 100 * part / c->time[TTFT].median, format_time(total, c->time[TTFT].median));
-		svg_rect(p->out, class, x, y, w, h, title);
-		at += part;
+		double x = svg_at(&p->x, at), w = svg_at(&p->x, at + b->part[i]) - x;
+		snprintf(class, sizeof class, "p%d", parts[i].colour);
+		snprintf(title, sizeof title, "%.150s, %s: %s (%.1f %% of %s)", b->label, parts[i].label,
+			format(part, b->part[i]), 100 * b->part[i] / b->whole, format(whole, b->whole));
+		svg_rect(p->out, class, x, y, w, 15, title);
+		at += b->part[i];
 	}
-	double ratio = data_ttft_ratio(d, c), ttft = c->time[TTFT].median;
-	snprintf(title, sizeof title, isnan(ratio) ? "%s" : "%s · %.2f×", format_time(time, ttft), ratio);
-	svg_text(p->out, "n", svg_at(&p->x, ttft) + 6, y + h * .75, "start", title);
+	svg_text(p->out, "n", svg_at(&p->x, fmax(at, isnan(b->whole) ? 0 : b->whole)) + 6, y + 11, "start", b->note);
 }
 
-bool chart_parts(struct strbuf *out, const struct data *d, int panel)
+void chart_bars(struct strbuf *out, const char *title, const char *desc, const char *axis, double unit,
+	const struct chart_bar *bars, int n, const struct chart_part *parts, int n_parts,
+	const char *(*format)(char *buf, double v))
 {
-	int ppm = data_timed_ppm(d, panel), n = 0;
-	const struct cell **bars = mem_new((size_t)d->n_variants + 1, sizeof *bars), *full = data_full(d, panel);
-	char title[256];
+	enum { W = 500 };
 	double most = 0;
-	if (full && cell_timed(full))
-		bars[n++] = full;
-	for (int v = 0; v < d->n_variants; v++) {
-		const struct cell *c = ppm && !d->variants[v].full ? data_cell(d, panel, v, ppm) : NULL;
-		if (c && cell_timed(c))
-			bars[n++] = c;
+	for (int i = 0; i < n; i++) {
+		double sum = 0;
+		for (int k = 0; k < n_parts; k++)
+			sum += bars[i].part[k] > 0 ? bars[i].part[k] : 0;
+		most = fmax(most, fmax(sum, isnan(bars[i].whole) ? 0 : bars[i].whole));
 	}
+	if (!(most > 0))
+		return;
+	struct svg_plot p = svg_begin(out, W, 64 + BAR_STEP * n, title, desc);
+	p.x = (struct svg_scale){0, most / unit, BAR_LEFT, W - BAR_NOTE, false};
+	svg_x_ticks(&p, 4);
+	p.x.hi = most;
 	for (int i = 0; i < n; i++)
-		most = fmax(most, bars[i]->time[TTFT].median);
-	if (n > 0) {
-		snprintf(title, sizeof title, "%s, r = %g", d->panels[panel].title, ppm / 1e6);
-		struct svg_plot p = svg_begin(out, 500, 60 + 20 * n, title, "Median time to first token, stacked by part");
-		p.x = (struct svg_scale){0, most / 1e6, 150, 385, false};
-		svg_x_ticks(&p, 4);
-		p.x.hi = most;
-		for (int i = 0; i < n; i++)
-			parts_bar(&p, d, bars[i], p.y.p1 + 2 + 20 * i - 6, 15);
-		svg_text(out, "l", (p.x.p0 + p.x.p1) / 2, p.y.p0 + 32, "middle", "ms (medians)");
-		svg_end(&p);
-	}
-	free(bars);
-	return n > 0;
+		one_bar(&p, &bars[i], p.y.p1 - 4 + BAR_STEP * i, parts, n_parts, format);
+	svg_text(out, "l", (p.x.p0 + p.x.p1) / 2, p.y.p0 + 32, "middle", axis);
+	svg_end(&p);
 }
 
-/* ---- time over length ---- */
+/* ---- over length ---- */
 
 /* A row of the chart: a variant's timed cells of the figure at one ratio (full: its own). */
-static int length_cells(const struct data *d, int figure, int variant, int ppm, const struct cell **list)
+static int length_cells(
+	const struct data *d, int figure, int variant, int ppm, const struct chart_measure *m, const struct cell **list)
 {
 	int n = 0;
 	for (int p = 0; p < d->n_panels; p++) {
 		const struct cell *c = data_cell(d, p, variant, d->variants[variant].full ? 1000000 : ppm);
-		if (d->panels[p].figure == figure && c && cell_timed(c))
+		if (d->panels[p].figure == figure && c && cell_timed(c) && m->value(c) > 0)
 			list[n++] = c;
 	}
 	return n;
 }
 
-static void length_series(struct svg_plot *p, const struct data *d, int variant, const struct cell **list, int n)
+static void length_series(
+	struct svg_plot *p, const struct data *d, int variant, const struct chart_measure *m, const struct cell **list, int n)
 {
-	char class[32], title[256], time[64];
+	char class[32], title[320], text[64];
 	double *x = mem_new((size_t)n * 2 + 1, sizeof *x), *y = x + n;
-	strbuf_printf(p->out, "<g class=\"s %s\">", series_class(class, d, variant));
+	strbuf_printf(p->out, "<g class=\"s %s\">", chart_series(class, d, variant));
 	for (int i = 0; i < n; i++) {
 		x[i] = (double)list[i]->row.context_tokens;
-		y[i] = list[i]->time[TTFT].median;
+		y[i] = m->value(list[i]);
 	}
-	svg_line(p, line_class(&d->variants[variant]), x, y, n);
+	svg_line(p, chart_line(&d->variants[variant]), x, y, n);
 	for (int i = 0; i < n; i++) {
-		double ratio = data_ttft_ratio(d, list[i]);
-		mark_begin(p->out);
-		svg_whisker(p, x[i], list[i]->time[TTFT].p10, list[i]->time[TTFT].p90);
-		variant_marker(p->out, &d->variants[variant], svg_at(&p->x, x[i]), svg_at(&p->y, y[i]), 3.4);
+		double ratio = m->of_full ? data_ttft_ratio(d, list[i]) : NAN;
+		chart_mark_begin(p->out);
+		if (m->lo)
+			svg_whisker(p, x[i], m->lo(list[i]), m->hi(list[i]));
+		chart_marker(p->out, &d->variants[variant], svg_at(&p->x, x[i]), svg_at(&p->y, y[i]), 3.4);
 		snprintf(title, sizeof title, isnan(ratio) ? "%s, %.0f tokens: %s" : "%s, %.0f tokens: %s, %.2f× full",
-			d->variants[variant].label, x[i], format_time(time, y[i]), ratio);
-		mark_end(p->out, title);
+			d->variants[variant].label, x[i], m->format(text, y[i]), ratio);
+		chart_mark_end(p->out, title);
 	}
 	strbuf_puts(p->out, "</g>");
 	free(x);
@@ -257,21 +249,10 @@ static void length_series(struct svg_plot *p, const struct data *d, int variant,
 
 static void widen(struct svg_scale *s, double v)
 {
-	s->lo = fmin(s->lo, v);
-	s->hi = fmax(s->hi, v);
-}
-
-/* Ticks 1, 2, 5 times each power of ten, labelled as times. */
-static void time_ticks(struct svg_plot *p)
-{
-	char text[64];
-	for (double decade = pow(10, floor(log10(p->y.lo))); decade <= p->y.hi; decade *= 10)
-		for (int k = 1; k <= 5; k += k == 2 ? 3 : 1) {
-			double v = decade * k;
-			snprintf(text, sizeof text, v < 1e9 ? "%g ms" : "%g s", v < 1e9 ? v / 1e6 : v / 1e9);
-			if (v >= p->y.lo && v <= p->y.hi)
-				svg_y_tick(p, v, text);
-		}
+	if (!isnan(v)) {
+		s->lo = fmin(s->lo, v);
+		s->hi = fmax(s->hi, v);
+	}
 }
 
 /* The figure's first panel, the ratio its cells were timed at, and the ranges they span. */
@@ -280,7 +261,7 @@ struct length_range {
 	struct svg_scale x, y;
 };
 
-static struct length_range length_range(const struct data *d, int figure, const struct cell **list)
+static struct length_range length_range(const struct data *d, int figure, const struct chart_measure *m, const struct cell **list)
 {
 	struct length_range r = {-1, 0, {INFINITY, 0}, {INFINITY, 0}};
 	for (int p = d->n_panels - 1; p >= 0; p--) {
@@ -291,81 +272,54 @@ static struct length_range length_range(const struct data *d, int figure, const 
 		r.first = p;
 	}
 	for (int v = 0; v < d->n_variants; v++)
-		for (int n = length_cells(d, figure, v, r.ppm, list); n > 0; n--) {
+		for (int n = length_cells(d, figure, v, r.ppm, m, list); n > 0; n--) {
 			widen(&r.x, (double)list[n - 1]->row.context_tokens);
-			widen(&r.y, list[n - 1]->time[TTFT].p10);
-			widen(&r.y, list[n - 1]->time[TTFT].p90);
+			widen(&r.y, m->value(list[n - 1]));
+			widen(&r.y, m->lo ? m->lo(list[n - 1]) : NAN);
+			widen(&r.y, m->hi ? m->hi(list[n - 1]) : NAN);
 		}
 	return r;
 }
 
-static void draw_lengths(
-	struct strbuf *out, const struct data *d, int figure, const struct length_range *r, const struct cell **list)
-{
-	char text[256];
-	const struct cell_row *row = d->panels[r->first].row;
-	snprintf(text, sizeof text, "%s, %s, r = %g", row->task, row->protocol, r->ppm / 1e6);
-	struct svg_plot p = svg_begin(
-		out, 500, 300, text, "Median time to first token over context length; bars are the 10th and 90th percentiles");
-	p.x = (struct svg_scale){r->x.lo * .9, r->x.hi * 1.1, 64, 488, true};
-	p.y = (struct svg_scale){r->y.lo / 1.2, r->y.hi * 1.2, 260, 28, true};
-	for (int i = 0; i < d->n_panels; i++)
-		if (d->panels[i].figure == figure) {
-			snprintf(text, sizeof text, "%lld", (long long)d->panels[i].row->context_tokens);
-			svg_x_tick(&p, (double)d->panels[i].row->context_tokens, text);
-		}
-	time_ticks(&p);
-	svg_text(out, "l", 276, 292, "middle", "context tokens (log); time to first token (log)");
-	for (int v = 0; v < d->n_variants; v++)
-		length_series(&p, d, v, list, length_cells(d, figure, v, r->ppm, list));
-	svg_end(&p);
-}
-
-bool chart_lengths(struct strbuf *out, const struct data *d, int figure)
-{
-	const struct cell **list = mem_new((size_t)d->n_panels, sizeof(struct cell *));
-	struct length_range r = length_range(d, figure, list);
-	bool several = r.x.lo > 0 && r.x.hi > r.x.lo && r.y.lo > 0;
-	if (several)
-		draw_lengths(out, d, figure, &r, list);
-	free(list);
-	return several;
-}
-
-/* ---- kept share of each head ---- */
-
-enum { MAP_LEFT = 48, MAP_TOP = 40 };
-
-static void head_squares(struct strbuf *out, const struct cell *c, double w, double h)
+static void length_ticks(struct svg_plot *p, const struct data *d, int figure)
 {
 	char text[64];
-	for (int l = 0; l < c->row.layers; l++) {
-		for (int k = 0; k < c->row.kv_heads; k++) {
-			double share = c->kept[l * c->row.kv_heads + k];
-			snprintf(text, sizeof text, "layer %d, head %d: %.3f", l, k, share);
-			svg_square(out, share, MAP_LEFT + w * k, MAP_TOP + h * l, w - 1, h - 1, text);
-		}
-		snprintf(text, sizeof text, "%d", l);
-		if (c->row.layers <= 12 || l % 4 == 0)
-			svg_text(out, "t", MAP_LEFT - 6, MAP_TOP + h * (l + .5) + 4, "end", text);
+	double last = -100;
+	for (int i = 0; i < d->n_panels; i++) {
+		double tokens = (double)d->panels[i].row->context_tokens;
+		if (d->panels[i].figure != figure || tokens < p->x.lo || tokens > p->x.hi)
+			continue;
+		bool room = svg_at(&p->x, tokens) - last > 40;
+		snprintf(text, sizeof text, "%.0f", tokens);
+		svg_x_tick(p, tokens, room ? text : NULL);
+		last = room ? svg_at(&p->x, tokens) : last;
 	}
 }
 
-bool chart_kept(struct strbuf *out, const struct data *d, const struct cell *c)
+static void draw_lengths(struct strbuf *out, const struct data *d, int figure, const struct chart_measure *m,
+	const struct length_range *r, const struct cell **list)
 {
-	if (!c->kept || c->kept_most - c->kept_least < .005)
-		return false;
-	double w = fmin(24, 160.0 / c->row.kv_heads), h = fmin(14, 224.0 / c->row.layers), bottom = MAP_TOP + h * c->row.layers;
-	char text[256];
-	snprintf(text, sizeof text, "%s, r = %g", d->variants[c->variant].label, c->row.retained_ppm / 1e6);
-	struct svg_plot p = svg_begin(out, 280, (int)bottom + 28, text, "Kept share of each layer and head");
-	snprintf(text, sizeof text, "%s, %s", d->panels[c->panel].title, c->row.protocol);
-	svg_text(out, "t", MAP_LEFT, 31, "start", text);
-	head_squares(out, c, w, h);
-	snprintf(text, sizeof text, "head → (kept %.2f to %.2f)", c->kept_least, c->kept_most);
-	svg_text(out, "l", MAP_LEFT, bottom + 16, "start", text);
-	strbuf_printf(out, "<text class=\"l\" transform=\"translate(14 %.1f) rotate(-90)\" text-anchor=\"middle\">layer</text>",
-		(MAP_TOP + bottom) / 2);
+	char text[320];
+	const struct cell_row *row = d->panels[r->first].row;
+	snprintf(text, sizeof text, "%s%.100s, %.20s, r = %g", m->name, row->task, row->protocol, r->ppm / 1e6);
+	struct svg_plot p = svg_begin(out, 500, 300, text, m->what);
+	p.x = (struct svg_scale){r->x.lo * .9, r->x.hi * 1.1, 66, 488, true};
+	p.y = (struct svg_scale){r->y.lo / 1.2, r->y.hi * 1.2, 260, 28, true};
+	length_ticks(&p, d, figure);
+	svg_log_ticks(&p, true, m->format);
+	svg_text(out, "l", 276, 292, "middle", m->axis);
+	for (int v = 0; v < d->n_variants; v++)
+		length_series(&p, d, v, m, list, length_cells(d, figure, v, r->ppm, m, list));
 	svg_end(&p);
-	return true;
+}
+
+bool chart_lengths(struct strbuf *out, const struct data *d, int figure, const struct chart_measure *m)
+{
+	const struct cell **list = mem_new((size_t)d->n_panels, sizeof(struct cell *));
+	struct length_range r = length_range(d, figure, m, list);
+	bool several = r.x.lo > 0 && r.x.hi > r.x.lo && r.y.lo > 0;
+	if (several)
+		draw_lengths(out, d, figure, m, &r, list);
+	free(list);
+	return several;
 }

@@ -3,7 +3,9 @@
 #include "report/report.h"
 
 #include "report/averages.h"
+#include "report/page.h"
 #include "report/summary.h"
+#include "report/text.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -104,19 +106,6 @@ static void number_text(struct strbuf *out, const struct value *v)
 		strbuf_printf(out, v->whole ? "%.0f" : "%.9g", v->number);
 }
 
-/* RFC 4180: quoted where needed, quotes doubled. */
-static void csv_text(struct strbuf *out, const char *s)
-{
-	if (!s[strcspn(s, ",\"\r\n")]) {
-		strbuf_puts(out, s);
-		return;
-	}
-	strbuf_puts(out, "\"");
-	for (; *s; s++)
-		strbuf_puts(out, *s == '"' ? "\"\"" : (char[]){*s, 0});
-	strbuf_puts(out, "\"");
-}
-
 static void export_csv(struct strbuf *out, const struct data *d)
 {
 	for (int i = 0; i < d->n_cells; i++) {
@@ -151,7 +140,8 @@ static void export_json(struct strbuf *out, const struct data *d)
 		json_t *one = json_object();
 		for (int k = 0; k < r.n; k++)
 			json_object_set_new(one, r.v[k].name, json_value(&r.v[k]));
-		json_t *kept = c->kept ? json_array() : json_null(); /* mean share for each head, [layer * kv_heads + head] */
+		json_t *kept = c->kept ? json_array() : json_null(); /* mean share for each head,
+									[layer * kv_heads + head] */
 		for (int k = 0; c->kept && k < c->row.layers * c->row.kv_heads; k++)
 			json_array_append_new(kept, json_real(c->kept[k]));
 		json_object_set_new(one, "kept_share_of_heads", kept);
@@ -170,20 +160,13 @@ enum grid { MARKDOWN, LATEX, TERMINAL };
 
 static void grid_text(struct strbuf *out, enum grid g, const char *s)
 {
-	for (; *s; s++) {
-		if (g == LATEX && strchr("&%$#_{}", *s))
-			strbuf_printf(out, "\\%c", *s);
-		else if (g == LATEX && strchr("\\~^<>\"", *s))
-			strbuf_printf(out, "\\symbol{%d}", *s);
-		else if (g == MARKDOWN && strchr("|<>*_`\\[]", *s))
-			strbuf_printf(out, "\\%c", *s);
-		else if (g == LATEX && strncmp(s, "·", 2) == 0 && s++)
-			strbuf_puts(out, "$\\cdot$");
-		else if ((unsigned char)*s < 0x20)
-			strbuf_puts(out, " ");
-		else
-			strbuf_add(out, s, 1);
-	}
+	if (g == LATEX)
+		latex_text(out, s);
+	else if (g == MARKDOWN)
+		markdown_text(out, s);
+	else
+		for (; *s; s++)
+			strbuf_puts(out, (unsigned char)*s < 0x20 ? " " : (char[]){*s, 0});
 }
 
 /* Characters of a UTF-8 text: what a terminal's column counts. */
@@ -212,14 +195,6 @@ static void score_text(char buf[128], const struct cell *c)
 	if (c->row.ok < c->row.planned)
 		snprintf(part, sizeof part, " (%d/%d)", c->row.ok, c->row.planned);
 	snprintf(buf, 128, "%s%s%s", format_interval(text, c->score), also, part);
-}
-
-static bool variant_in(const struct data *d, int panel, int variant)
-{
-	bool found = false;
-	for (int k = 0; k < d->n_ppm; k++)
-		found = found || data_cell(d, panel, variant, d->ppm[k]);
-	return found;
 }
 
 static int label_width(const struct data *d)
@@ -305,7 +280,7 @@ static void grid_panel(struct strbuf *out, const struct data *d, int p, enum gri
 	grid_head(out, d, (const char *[]){d->panels[p].title, r->protocol, r->target, r->precision, metric}, 5, g);
 	free(metric);
 	for (int v = 0; v < d->n_variants; v++) {
-		if (!variant_in(d, p, v))
+		if (!data_in_panel(d, p, v))
 			continue;
 		grid_row_head(out, d, v, g);
 		grid_cells(out, d, p, v, g);
@@ -402,7 +377,7 @@ static void export_text(struct strbuf *out, const struct data *d)
 	notes_free(&more);
 }
 
-int report_export(struct store *s, const char *format, struct strbuf *out, char err[ERR_LEN])
+int report_export_results(const struct report_request *q, const char *format, struct strbuf *out, char err[ERR_LEN])
 {
 	static const char *const names[] = {"csv", "json", "md", "latex", "text"};
 	int which = 0, rc;
@@ -410,17 +385,23 @@ int report_export(struct store *s, const char *format, struct strbuf *out, char 
 		which++;
 	if (which == 5)
 		return err_set(err, "unknown export format \"%s\": csv, json, md, latex or text", format);
-	struct data d;
-	if ((rc = data_load(&d, s, err)) == 0) {
+	struct report r;
+	if ((rc = report_open(&r, q, err)) == 0) {
 		if (which == 0)
-			export_csv(out, &d);
+			export_csv(out, r.d);
 		else if (which == 1)
-			export_json(out, &d);
+			export_json(out, r.d);
 		else if (which == 4)
-			export_text(out, &d);
+			export_text(out, r.d);
 		else
-			export_grid(out, &d, which == 2 ? MARKDOWN : LATEX);
+			export_grid(out, r.d, which == 2 ? MARKDOWN : LATEX);
 	}
-	data_free(&d);
+	report_close(&r);
 	return rc;
+}
+
+int report_export(struct store *s, const char *format, struct strbuf *out, char err[ERR_LEN])
+{
+	const struct report_source source = {.store = s};
+	return report_export_results(&(struct report_request){.sources = &source, .n_sources = 1}, format, out, err);
 }

@@ -1,22 +1,245 @@
-/* report.c: see report.h. Puts the page together, top to bottom; the parts are in charts.c, tables.c and samples.c, the sentences
- * in summary.c, the numbers in data.c.
+/* report.c: see report.h. Reads what the pages need, runs the table of pages, puts them into one file.
  *
- * The page is one file: style and script inside, charts as SVG, nothing fetched; a content security policy forbids all else, the
- * script is allowed by its hash. Nothing in it depends on the moment of writing: the same database gives the same bytes. */
+ * The file is closed in itself: style and script inside, charts as SVG, samples as JSON, nothing fetched; a content security
+ * policy forbids all else, the script is allowed by its hash. Without a script all pages stand below each other; with it one
+ * is shown at a time. Nothing depends on the moment of writing: the same database gives the same bytes. */
 #include "report/report.h"
 
-#include "report/charts.h"
-#include "report/page.h"
+#include "report/compare.h"
 #include "report/summary.h"
 #include "report/svg.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* ---- head ---- */
+/* The report of one database, and a comparison of several. */
+static const struct page *const single_pages[] = {&page_summary, &page_scores, &page_accuracy, &page_pareto, &page_time,
+	&page_cost, &page_memory, &page_needles, &page_budgets, &page_mapper, &page_samples, &page_history, &page_settings};
+static const struct page *const comparison_pages[] = {
+	&page_differences, &page_curves, &page_two_times, &page_flips, &page_two_settings};
+enum { NIGHTS = 180 }; /* of a history */
+
+struct pages {
+	const struct page *const *v;
+	int n;
+};
+
+static struct pages pages_of(const struct report *r)
+{
+	if (r->n_sources > 1)
+		return (struct pages){comparison_pages, sizeof comparison_pages / sizeof *comparison_pages};
+	return (struct pages){single_pages, sizeof single_pages / sizeof *single_pages};
+}
+
+/* ---- reading ---- */
+
+struct reading {
+	struct source *source;
+};
+
+static int add_setting(void *user, const char *group, const char *name, const char *value)
+{
+	struct source *s = ((struct reading *)user)->source;
+	s->settings = mem_grow(s->settings, (size_t)s->n_settings + 1, sizeof *s->settings);
+	s->settings[s->n_settings++] =
+		(struct setting){data_keep(&s->data, group), data_keep(&s->data, name), data_keep(&s->data, value)};
+	return 0;
+}
+
+static int add_run(void *user, const struct run_row *run)
+{
+	struct source *s = ((struct reading *)user)->source;
+	if (s->run && strcmp(s->run, run->run_id) != 0)
+		return 0;
+	s->n_runs++;
+	s->n_open += run->ended_unix_ms == 0;
+	s->took_ms += run->ended_unix_ms ? run->ended_unix_ms - run->started_unix_ms : 0;
+	return 0;
+}
+
+const char *source_setting(const struct source *s, const char *group, const char *name)
+{
+	for (int i = 0; i < s->n_settings; i++)
+		if (strcmp(s->settings[i].group, group) == 0 && strcmp(s->settings[i].name, name) == 0)
+			return s->settings[i].value;
+	return "";
+}
+
+static const char *scrub(struct data *d, const char *text, const char *host)
+{
+	char *clean = text ? text_public(text, host) : NULL;
+	const char *kept = data_keep(d, clean);
+	free(clean);
+	return kept;
+}
+
+/* Answers and questions stay as they are: they are the model's and the task's words, not this machine's. */
+static void scrub_data(struct data *d, const char *host)
+{
+	for (int i = 0; i < d->n_cells; i++) {
+		struct cell *c = &d->cells[i];
+		const char **texts[] = {&c->row.target, &c->row.proxy, &c->row.method_params, &c->row.task_params,
+			&c->row.task_variant, &c->row.method_origin, &c->message};
+		for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
+			*texts[k] = scrub(d, *texts[k], host);
+		for (int k = 0; k < c->n_samples; k++)
+			c->samples[k].message = scrub(d, c->samples[k].message, host);
+	}
+	for (int i = 0; i < d->n_variants; i++) {
+		struct variant *v = &d->variants[i];
+		v->params = scrub(d, v->params, host);
+		v->proxy = scrub(d, v->proxy, host);
+		snprintf(v->label, sizeof v->label, "%s", scrub(d, v->label, host));
+	}
+	for (int i = 0; i < d->n_panels; i++)
+		snprintf(d->panels[i].title, sizeof d->panels[i].title, "%s", scrub(d, d->panels[i].title, host));
+}
+
+static void scrub_owned(char **text, const char *host)
+{
+	char *clean = text_public(*text, host);
+	free(*text);
+	*text = clean;
+}
+
+static void scrub_rest(struct report *r, const char *host)
+{
+	for (int i = 0; i < r->history.n_nights; i++)
+		scrub_owned(&r->history.nights[i].machine, host);
+	for (int i = 0; i < r->history.n_alerts; i++)
+		scrub_owned(&r->history.alerts[i].message, host);
+	for (int i = 0; i < r->trainings.n; i++) {
+		scrub_owned(&r->trainings.v[i].config, host);
+		scrub_owned(&r->trainings.v[i].weights_path, host);
+		scrub_owned(&r->trainings.v[i].name, host);
+	}
+}
+
+static void scrub_source(struct source *s, const char *host)
+{
+	scrub_data(&s->data, host);
+	for (int i = 0; i < s->n_settings; i++)
+		s->settings[i].value = scrub(&s->data, s->settings[i].value, host);
+}
+
+static int read_source(struct source *out, const struct report_source *in, char err[ERR_LEN])
+{
+	struct reading reading = {out};
+	*out = (struct source){.run = in->run};
+	if (data_load(&out->data, in->store, in->run, err) != 0 || store_settings(in->store, add_setting, &reading, err) != 0 ||
+		store_runs(in->store, add_run, &reading, err) != 0)
+		return -1;
+	out->label = data_keep(&out->data, in->label ? in->label : "");
+	return 0;
+}
+
+int report_open(struct report *r, const struct report_request *q, char err[ERR_LEN])
+{
+	int rc = 0;
+	*r = (struct report){.request = q, .n_sources = q->n_sources};
+	r->sources = mem_new((size_t)q->n_sources, sizeof *r->sources);
+	for (int i = 0; i < q->n_sources && rc == 0; i++)
+		rc = read_source(&r->sources[i], &q->sources[i], err);
+	if (rc == 0)
+		rc = trainings_load(&r->trainings, q->sources[0].store, err);
+	if (rc == 0 && q->history)
+		rc = history_load(&r->history, q->history, NIGHTS, err);
+	if (rc != 0)
+		return rc;
+	for (int i = 0; i < q->n_sources && q->public_; i++) {
+		char *host = text_copy(source_setting(&r->sources[i], "environment", "host"));
+		scrub_source(&r->sources[i], host);
+		scrub_rest(r, host);
+		free(host);
+	}
+	r->d = &r->sources[0].data;
+	losses_make(&r->losses, r->d);
+	if (r->n_sources > 1) {
+		r->matches = mem_new(1, sizeof *r->matches);
+		return matches_make(r->matches, r, err);
+	}
+	return 0;
+}
+
+void report_close(struct report *r)
+{
+	for (int i = 0; i < r->n_sources; i++) {
+		data_free(&r->sources[i].data);
+		free(r->sources[i].settings);
+	}
+	free(r->sources);
+	free(r->samples_file);
+	losses_free(&r->losses);
+	if (r->matches)
+		matches_free(r->matches);
+	free(r->matches);
+	history_free(&r->history);
+	trainings_free(&r->trainings);
+	strbuf_free(&r->table_ids);
+}
+
+/* ---- what pages share ---- */
+
+void report_table(struct report *r, struct table *t)
+{
+	if (r->wanted) {
+		strbuf_printf(&r->table_ids, "%s%s", r->table_ids.len ? ", " : "", t->id);
+		if (strcmp(r->wanted, t->id) == 0 && !r->wanted_found)
+			r->wanted_found = table_export(r->wanted_out, t, r->format) == 0;
+	} else {
+		table_html(r->out, t);
+	}
+	table_free(t);
+}
+
+struct query_scope report_scope(const struct report *r, const struct cell_row *row, bool panel, bool figure)
+{
+	return (struct query_scope){row, panel, figure, r->sources[0].run};
+}
+
+void page_lead(struct strbuf *out, const char *html)
+{
+	strbuf_printf(out, "<p class=\"lead\">%s</p>\n", html);
+}
+
+void page_setting_head(struct strbuf *out, const struct report *r, int setting)
+{
+	const struct cell_row *w = r->d->panels[r->d->setting_of[setting]].row;
+	char seed[48];
+	snprintf(seed, sizeof seed, "seed %llu", (unsigned long long)w->seed);
+	strbuf_printf(out, "<h3>Question %s before pruning <span class=\"tag\">%s</span></h3><p class=\"sub\">",
+		strcmp(w->protocol, "aware") == 0 ? "seen" : "not seen",
+		strcmp(w->protocol, "aware") == 0 ? "aware" : "agnostic");
+	const char *words[] = {w->target, w->mode, w->topology, w->precision, seed};
+	for (int i = 0; i < 5; i++) {
+		strbuf_puts(out, i ? " · " : "");
+		html_text(out, words[i]);
+	}
+	strbuf_puts(out, "</p>\n");
+}
+
+char *samples_link(const struct data *d, const struct cell *c)
+{
+	return d->variants[c->variant].full ? NULL : text_format("#s-%d.%d.%d", c->panel, c->variant, c->row.retained_ppm);
+}
+
+void page_ratio_open(struct strbuf *out, int ppm, bool open)
+{
+	char text[64];
+	strbuf_printf(
+		out, "<details class=\"fold\"%s><summary>r = %s</summary>\n", open ? " open=\"\"" : "", format_ratio(text, ppm));
+}
+
+void page_ratio_close(struct strbuf *out)
+{
+	strbuf_puts(out, "</details>\n");
+}
+
+/* ---- head and frame ---- */
 
 /* The digest as base64, as the policy wants it: 32 bytes are ten groups of three and one of two. */
 static void script_hash(char out[45])
@@ -24,7 +247,7 @@ static void script_hash(char out[45])
 	static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	char hex[SHA_LEN];
 	unsigned bytes[33] = {0};
-	sha256_hex(page_js, strlen(page_js), hex);
+	sha256_hex(report_page_js, strlen(report_page_js), hex);
 	for (int i = 0; i < 32; i++)
 		sscanf(hex + 2 * i, "%2x", &bytes[i]);
 	for (int i = 0; i < 11; i++) {
@@ -36,245 +259,93 @@ static void script_hash(char out[45])
 	out[44] = 0;
 }
 
-static void page_head(struct strbuf *out, const char *title)
+/* "a1b2c3d (changed) · AMD EPYC · 2026-11-29 20:00:00 UTC". */
+static void where_from(struct strbuf *out, const struct source *s)
+{
+	char *commit = text_format("%.12s%s", source_setting(s, "environment", "commit"),
+		strcmp(source_setting(s, "environment", "dirty"), "1") == 0 ? " (changed)" : "");
+	const char *words[] = {source_setting(s, "environment", "version"), commit, source_setting(s, "environment", "cpu"),
+		source_setting(s, "environment", "device"), source_setting(s, "environment", "host"),
+		source_setting(s, "run", "started")};
+	int n = 0;
+	for (int i = 0; i < 6; i++) {
+		if (!*words[i] || (i == 1 && strstr(words[0], source_setting(s, "environment", "commit")) && *words[0]))
+			continue;
+		strbuf_puts(out, n++ ? " · " : "");
+		html_text(out, words[i]);
+	}
+	free(commit);
+}
+
+static void frame_begin(struct report *r, const char *title)
 {
 	char hash[45];
+	struct strbuf *out = r->out;
 	script_hash(hash);
 	strbuf_printf(out,
 		"<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-		"content=\"width=device-width,initial-scale=1\">"
-		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-		"script-src 'sha256-%s'; "
-		"base-uri 'none'; form-action 'none'\"><title>",
+		"content=\"width=device-width,initial-scale=1\"><meta http-equiv=\"Content-Security-Policy\" "
+		"content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-%s'; base-uri 'none'; form-action "
+		"'none'\"><meta name=\"generator\" content=\"kvbench\"><title>",
 		hash);
 	html_text(out, title);
-	strbuf_printf(out, "</title><style>%s</style></head><body>\n<h1>", page_css);
+	strbuf_printf(out,
+		"</title><style>%s</style></head><body>\n<a class=\"skip\" href=\"#content\">Skip to the content</a>\n"
+		"<header class=\"top\"><h1>",
+		report_page_css);
 	html_text(out, title);
-	strbuf_puts(out, "</h1>\n");
-}
-
-static void tile(struct strbuf *out, bool bad, int a, const char *between, int b, const char *label)
-{
-	strbuf_printf(out, "<div%s><b>%d%s%d</b><span>%s</span></div>", bad ? " class=\"bad\"" : "", a, between, b, label);
-}
-
-static void page_tiles(struct strbuf *out, const struct data *d)
-{
-	struct totals t = summary_totals(d);
-	strbuf_puts(out, "<div class=\"tiles\">");
-	tile(out, t.complete < t.cells, t.complete, " / ", t.cells, "cells complete");
-	tile(out, t.ok < t.planned, t.ok, " / ", t.planned, "samples answered");
-	tile(out, t.failed + t.oom > 0, t.failed, ", ", t.oom, "failed, out of memory");
-	tile(out, t.missing > 0, t.missing, ", ", t.not_applicable, "not yet run, not applicable");
-	tile(out, t.empty > 0, t.empty, ", ", t.length_finish, "answers empty, ended by length");
-	strbuf_puts(out, "</div>\n");
-}
-
-/* ---- summary ---- */
-
-static void list(struct strbuf *out, const struct notes *n, const char *class)
-{
-	strbuf_printf(out, "<ul class=\"%s\">", class);
-	for (int i = 0; i < n->n; i++) {
-		strbuf_puts(out, "<li>");
-		html_text(out, n->text[i]);
-		strbuf_puts(out, "</li>\n");
-	}
-	strbuf_puts(out, "</ul>\n");
-}
-
-static void page_summary(struct strbuf *out, const struct data *d)
-{
-	struct notes main = {0}, more = {0}, flags = {0};
-	summary_findings(d, &main, &more);
-	summary_flags(d, &flags);
-	strbuf_puts(out, "<h2 id=\"sec-summary\">Summary</h2>\n");
-	page_tiles(out, d);
-	list(out, &main, "findings");
-	if (main.n == 0)
-		strbuf_puts(out, "<p>Nothing can be said yet: no ratio has methods and the control <i>random</i> both.</p>");
-	if (more.n > 0) {
-		strbuf_printf(out, "<details><summary>The same for the other lengths (%d)</summary>", more.n);
-		list(out, &more, "findings");
-		strbuf_puts(out, "</details>\n");
-	}
-	strbuf_printf(out, "<h2 id=\"sec-flags\">Flags (%d)</h2>\n", flags.n);
-	if (flags.n > 0)
-		list(out, &flags, "flags");
-	else
-		strbuf_puts(
-			out, "<p class=\"good\">None: no failed or missing samples, no empty answers, controls in order.</p>\n");
-	notes_free(&main);
-	notes_free(&more);
-	notes_free(&flags);
-}
-
-/* ---- accuracy ---- */
-
-static void figure_head(struct strbuf *out, const struct cell_row *r)
-{
-	strbuf_puts(out, "<h3>");
-	html_text(out, r->task);
-	strbuf_printf(out, ", %s</h3><p>", r->protocol);
-	const char *words[] = {r->target, r->mode, r->topology, r->precision};
-	for (int i = 0; i < 4; i++) {
-		html_text(out, words[i]);
-		strbuf_puts(out, i < 3 ? " · " : "");
-	}
-	strbuf_puts(out, " · metric ");
-	html_text(out, r->metric);
-	strbuf_printf(out, " (scorer %d) · measure %d</p>\n", r->scorer_version, r->measure_version);
-}
-
-static void page_accuracy(struct strbuf *out, const struct data *d)
-{
-	strbuf_puts(out, "<h2 id=\"sec-accuracy\">Accuracy against the share kept</h2><p>Mean scores with 95 % bands: Wilson where every score "
-			 "of a cell is 0 or 1, else a bootstrap "
-			 "of 10,000 over contexts. <i>agnostic</i>: pruned before the question was seen; <i>aware</i>: with the "
-			 "question in sight. Dashed: full cache. Dotted: random.</p>\n");
-	chart_legend(out, d);
-	for (int p = 0; p < d->n_panels;) {
-		int first = p, figure = d->panels[p].figure;
-		figure_head(out, d->panels[p].row);
-		strbuf_puts(out, "<div class=\"row\">\n");
-		for (; p < d->n_panels && d->panels[p].figure == figure; p++)
-			chart_accuracy(out, d, p);
-		strbuf_puts(out, "</div>\n<details><summary>Tables: bold is within error of the full cache, grey is not above "
-				 "random beyond error</summary>\n");
-		for (int i = first; i < p; i++)
-			page_tables(out, d, i);
-		strbuf_puts(out, "</details>\n");
-	}
-}
-
-/* ---- times ---- */
-
-static void page_time_charts(struct strbuf *out, const struct data *d)
-{
-	struct strbuf parts = {0}, lengths = {0};
-	bool any_parts = false, any_lengths = false;
-	for (int p = 0; p < d->n_panels; p++)
-		any_parts |= chart_parts(&parts, d, p);
-	for (int f = 0; f < d->n_figures; f++)
-		any_lengths |= chart_lengths(&lengths, d, f);
-	if (any_parts) {
-		strbuf_puts(out, "<h3>Parts</h3><p>Behind each bar: the median, and its ratio to the full cache of the same "
-				 "process.</p>\n");
-		chart_parts_legend(out);
-		strbuf_printf(out, "<div class=\"row wide\">\n%s</div>\n", parts.text);
-	}
-	if (any_lengths) {
-		strbuf_puts(out, "<h3>Against length</h3>\n");
-		chart_legend(out, d);
-		strbuf_printf(out, "<div class=\"row wide\">\n%s</div>\n", lengths.text);
-	}
-	strbuf_free(&parts);
-	strbuf_free(&lengths);
-}
-
-static void page_time(struct strbuf *out, const struct data *d)
-{
-	bool timed = false;
-	for (int i = 0; i < d->n_cells; i++)
-		timed |= cell_timed(&d->cells[i]);
-	strbuf_puts(out, "<h2 id=\"sec-time\">Time to first token</h2>\n");
-	if (!timed) {
-		strbuf_puts(out, "<p>Nothing was timed.</p>\n");
-		return;
-	}
-	strbuf_puts(out, "<p>From the token ids on the host to the first new id on the host: prefill, scoring, selection, "
-			 "compaction, the question, the first token; "
-			 "loading, tokenising and warm-up outside. Each repetition starts from an empty cache.</p>\n");
-	page_time_charts(out, d);
-	strbuf_puts(out, "<details><summary>All times</summary>\n");
-	page_times(out, d);
-	strbuf_puts(out, "</details>\n");
-}
-
-/* ---- heads, methods, settings ---- */
-
-static void page_heads(struct strbuf *out, const struct data *d)
-{
-	struct strbuf maps = {0};
-	for (int p = 0; p < d->n_panels; p++) {
-		bool longest = p + 1 == d->n_panels || d->panels[p + 1].figure != d->panels[p].figure;
-		for (int v = 0; longest && v < d->n_variants; v++) {
-			const struct cell *c = data_cell(d, p, v, d->reference_ppm);
-			if (c)
-				chart_kept(&maps, d, c);
+	strbuf_puts(out, "</h1><p>");
+	for (int i = 0; i < r->n_sources; i++) {
+		if (r->n_sources > 1) {
+			strbuf_puts(out, i ? "<br><b>" : "<b>");
+			html_text(out, r->sources[i].label);
+			strbuf_puts(out, "</b> ");
 		}
+		where_from(out, &r->sources[i]);
 	}
-	if (maps.text)
-		strbuf_printf(out,
-			"<h2 id=\"sec-heads\">Kept in each head</h2><p>Mean share of the context kept, for methods whose budget "
-			"is not the same everywhere; "
-			"dark 0, bright 1. Longest context of each task.</p><div class=\"row small\">\n%s</div>\n",
-			maps.text);
-	strbuf_free(&maps);
+	strbuf_puts(out, "</p></header>\n");
 }
 
-static void page_methods(struct strbuf *out, const struct data *d)
+static bool there(const struct report *r, const struct page *p)
 {
-	strbuf_puts(out, "<h2 id=\"sec-methods\">Methods</h2><div class=\"tw\"><table "
-			 "class=\"text\"><thead><tr><th>method</th><th>parameters</th><th>origin of the "
-			 "defaults</th><th>proxy</th></tr></thead><tbody>\n");
-	for (int v = 0; v < d->n_variants; v++) {
-		const char *cells[] = {d->variants[v].label, d->variants[v].params, d->variants[v].origin, d->variants[v].proxy};
-		strbuf_puts(out, "<tr>");
-		for (int i = 0; i < 4; i++) {
-			strbuf_puts(out, "<td>");
-			html_text(out, cells[i]);
-			strbuf_puts(out, "</td>");
-		}
-		strbuf_puts(out, "</tr>\n");
+	return !p->there || p->there(r);
+}
+
+static void navigation(struct report *r, struct pages pages)
+{
+	strbuf_puts(r->out, "<nav id=\"nav\" aria-label=\"Pages\"><ul>");
+	for (int i = 0; i < pages.n; i++)
+		if (there(r, pages.v[i]))
+			strbuf_printf(r->out, "<li><a href=\"#%s\">%s</a></li>", pages.v[i]->id, pages.v[i]->title);
+	strbuf_puts(r->out, "</ul><p class=\"keys\"><kbd>[</kbd> <kbd>]</kbd> pages, <kbd>/</kbd> samples</p></nav>\n");
+}
+
+static void all_pages(struct report *r)
+{
+	struct pages pages = pages_of(r);
+	for (int i = 0; i < pages.n; i++) {
+		const struct page *p = pages.v[i];
+		if (!there(r, p))
+			continue;
+		strbuf_printf(r->out,
+			"<section class=\"page\" id=\"%s\" aria-labelledby=\"h-%s\"><h2 id=\"h-%s\" tabindex=\"-1\">%s</h2>\n",
+			p->id, p->id, p->id, p->title);
+		p->write(r);
+		strbuf_puts(r->out, "</section>\n");
 	}
-	strbuf_puts(out, "</tbody></table></div>\n");
 }
 
-static int setting_row(void *user, const char *group, const char *name, const char *value)
+static void build(struct report *r, const char *title)
 {
-	struct strbuf *out = user;
-	strbuf_puts(out, "<tr><td>");
-	html_text(out, group);
-	strbuf_puts(out, "</td><td>");
-	html_text(out, name);
-	strbuf_puts(out, "</td><td>");
-	html_cut(out, value, 4000);
-	strbuf_puts(out, "</td></tr>\n");
-	return 0;
+	frame_begin(r, title);
+	strbuf_puts(r->out, "<div class=\"body\">\n");
+	navigation(r, pages_of(r));
+	strbuf_puts(r->out, "<main id=\"content\">\n");
+	all_pages(r);
+	strbuf_printf(r->out, "</main></div>\n<script>%s</script></body></html>\n", report_page_js);
 }
 
-static int page_settings(struct strbuf *out, struct store *s, char err[ERR_LEN])
-{
-	strbuf_puts(out,
-		"<h2 id=\"sec-settings\">Settings and environment</h2><p>Of the newest run in this database.</p><div><table "
-		"class=\"text\"><thead><tr><th>of</th><th>name</th><th>value</th></tr></thead><tbody>\n");
-	int rc = store_settings(s, setting_row, out, err);
-	strbuf_puts(out, "</tbody></table></div>\n");
-	return rc;
-}
-
-/* ---- the page ---- */
-
-static int build(struct strbuf *out, struct store *s, const char *title, char err[ERR_LEN])
-{
-	struct data d;
-	int rc = data_load(&d, s, err);
-	if (rc == 0) {
-		page_head(out, title);
-		page_summary(out, &d);
-		page_accuracy(out, &d);
-		page_averages(out, &d);
-		page_time(out, &d);
-		page_heads(out, &d);
-		page_samples(out, &d);
-		page_methods(out, &d);
-		rc = page_settings(out, s, err);
-		strbuf_printf(out, "<script>%s</script></body></html>\n", page_js);
-	}
-	data_free(&d);
-	return rc;
-}
+/* ---- files ---- */
 
 /* Beside its place first, then renamed: a reader sees the old page or the new one, never half. */
 static int write_file(const char *path, const struct strbuf *b, char err[ERR_LEN])
@@ -296,12 +367,84 @@ static int write_file(const char *path, const struct strbuf *b, char err[ERR_LEN
 	return rc;
 }
 
-int report_write(struct store *s, const char *title, const char *html_path, char err[ERR_LEN])
+/* "out/demo.html" -> "out/demo.samples.html"; caller frees. */
+static char *samples_path(const char *html_path)
+{
+	size_t n = strlen(html_path);
+	bool html = n > 5 && strcmp(html_path + n - 5, ".html") == 0;
+	return text_format("%.*s.samples.html", (int)(html ? n - 5 : n), html_path);
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+/* The same viewer, with every sample. */
+static int write_samples(struct report *r, const char *title, const char *path, char err[ERR_LEN])
 {
 	struct strbuf page = {0};
-	int rc = build(&page, s, title, err);
-	if (rc == 0)
-		rc = write_file(html_path, &page, err);
+	r->out = &page;
+	frame_begin(r, title);
+	strbuf_puts(&page, "<div class=\"body\"><nav id=\"nav\" aria-label=\"Pages\"><ul><li><a "
+			   "href=\"#samples\">Samples</a></li></ul></nav><main id=\"content\"><section class=\"page\" "
+			   "id=\"samples\"><h2>All samples</h2>\n");
+	samples_write(r, true);
+	strbuf_printf(&page, "</section></main></div>\n<script>%s</script></body></html>\n", report_page_js);
+	int rc = write_file(path, &page, err);
 	strbuf_free(&page);
+	return rc;
+}
+
+int report_make(const struct report_request *q, const char *html_path, bool *wrote_samples, char err[ERR_LEN])
+{
+	struct report r;
+	struct strbuf page = {0};
+	char *second = samples_path(html_path);
+	int rc = report_open(&r, q, err);
+	bool split = rc == 0 && !samples_fit(&r);
+	if (split)
+		r.samples_file = text_copy(base_name(second));
+	if (rc == 0) {
+		r.out = &page;
+		build(&r, q->title);
+		rc = write_file(html_path, &page, err);
+	}
+	if (rc == 0 && split)
+		rc = write_samples(&r, q->title, second, err);
+	if (wrote_samples)
+		*wrote_samples = split;
+	strbuf_free(&page);
+	report_close(&r);
+	free(second);
+	return rc;
+}
+
+int report_write(struct store *s, const char *title, const char *html_path, char err[ERR_LEN])
+{
+	const struct report_source source = {.store = s};
+	const struct report_request q = {.title = title, .sources = &source, .n_sources = 1};
+	return report_make(&q, html_path, NULL, err);
+}
+
+int report_export_table(
+	const struct report_request *q, const char *table, const char *format, struct strbuf *out, char err[ERR_LEN])
+{
+	struct report r;
+	struct strbuf page = {0}; /* written and thrown away: tables are made where they are shown */
+	int rc = report_open(&r, q, err);
+	if (rc == 0) {
+		r.out = &page;
+		r.wanted = table;
+		r.format = format;
+		r.wanted_out = out;
+		all_pages(&r);
+		if (!r.wanted_found)
+			rc = err_set(err, "no table \"%s\" that can be written as \"%s\"; tables: %s", table, format,
+				r.table_ids.text ? r.table_ids.text : "none");
+	}
+	strbuf_free(&page);
+	report_close(&r);
 	return rc;
 }

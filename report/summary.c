@@ -44,10 +44,31 @@ const char *format_interval(char *buf, struct interval i)
 	return buf;
 }
 
+const char *format_points(char *buf, double v)
+{
+	if (isnan(v))
+		return "–";
+	double tenths = round(1000 * v);
+	snprintf(buf, 32, "%s%.1f", tenths > 0 ? "+" : tenths < 0 ? "−" : "", fabs(tenths) / 10);
+	return buf;
+}
+
+const char *format_duration(char *buf, double seconds)
+{
+	long s = lround(seconds);
+	if (s < 60)
+		snprintf(buf, 64, "%ld s", s);
+	else if (s < 3600)
+		snprintf(buf, 64, "%ld min %02ld s", s / 60, s % 60);
+	else
+		snprintf(buf, 64, "%ld h %02ld min", s / 3600, s % 3600 / 60);
+	return buf;
+}
+
 const char *format_time(char *buf, double ns)
 {
-	if (isnan(ns))
-		return "–";
+	if (isnan(ns) || ns == 0)
+		return ns == 0 ? "0" : "–";
 	double v = ns < 1e6 ? ns / 1e3 : ns < 1e9 ? ns / 1e6 : ns / 1e9;
 	snprintf(buf, 64, "%.*f %s", v < 10 ? 2 : v < 100 ? 1 : 0, v, ns < 1e6 ? "µs" : ns < 1e9 ? "ms" : "s");
 	return buf;

@@ -26,6 +26,10 @@ struct totals summary_totals(const struct data *d);
 const char *format_ratio(char *buf, int ppm);
 const char *format_score(char *buf, double v);
 const char *format_interval(char *buf, struct interval i);
+/* A difference of scores as points of 100 with its sign: "+0.4", "−12.0", "0.0"; NAN "–". */
+const char *format_points(char *buf, double v);
+/* Seconds as "45 s", "12 min 30 s", "3 h 05 min". */
+const char *format_duration(char *buf, double seconds);
 /* Nanoseconds as "830 µs", "12.3 ms", "1.24 s"; bytes as "1.5 MB". "–" for NAN or 0 bytes. */
 const char *format_time(char *buf, double ns);
 const char *format_bytes(char *buf, int64_t bytes);

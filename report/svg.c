@@ -3,64 +3,37 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-/* ---- text ---- */
-
-/* Length of the UTF-8 character at s when it is one that XML allows, else 0. */
-static int xml_char(const unsigned char *s)
-{
-	if (s[0] < 0x80)
-		return s[0] >= 0x20 ? s[0] != 0x7f : s[0] == '\t' || s[0] == '\n' || s[0] == '\r';
-	int n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-	uint32_t c = s[0] & (0xff >> (n + 1));
-	if (s[0] < 0xc2 || s[0] > 0xf4)
-		return 0;
-	for (int i = 1; i < n; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (s[i] & 0x3f);
-	}
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	bool bad = c < least[n] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) || c == 0xfffe || c == 0xffff || c < 0xa0;
-	return bad ? 0 : n;
-}
-
-static void html_char(struct strbuf *out, const char *s, int len)
-{
-	static const char special[] = "<>&\"'";
-	static const char *const entity[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;"};
-	const char *at = len == 1 ? strchr(special, *s) : NULL;
-	if (len == 0)
-		strbuf_puts(out, "\xef\xbf\xbd");
-	else if (at)
-		strbuf_puts(out, entity[at - special]);
-	else
-		strbuf_add(out, s, (size_t)len);
-}
-
-void html_cut(struct strbuf *out, const char *s, size_t max)
-{
-	const char *start = s;
-	while (s && *s && (size_t)(s - start) < max) {
-		int len = xml_char((const unsigned char *)s);
-		html_char(out, s, len);
-		s += len ? len : 1;
-	}
-	if (s && *s)
-		strbuf_printf(out, " … (%zu more bytes)", strlen(s));
-}
-
-void html_text(struct strbuf *out, const char *s)
-{
-	html_cut(out, s, SIZE_MAX);
-}
 
 void svg_text(struct strbuf *out, const char *class, double x, double y, const char *anchor, const char *text)
 {
 	strbuf_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", class, x, y, anchor);
 	html_text(out, text);
 	strbuf_puts(out, "</text>");
+}
+
+void svg_label(struct strbuf *out, const char *class, double x, double y, const char *anchor, const char *text, int characters)
+{
+	int n = 0;
+	const char *end = text;
+	for (; *end && n < characters; n++)
+		for (end++; (*end & 0xc0) == 0x80; end++)
+			;
+	if (!*end) {
+		svg_text(out, class, x, y, anchor, text);
+		return;
+	}
+	do
+		end--;
+	while ((*end & 0xc0) == 0x80);
+	char *cut = text_format("%.*s…", (int)(end - text), text);
+	strbuf_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", class, x, y, anchor);
+	html_text(out, cut);
+	strbuf_puts(out, "<title>");
+	html_text(out, text);
+	strbuf_puts(out, "</title></text>");
+	free(cut);
 }
 
 /* ---- scales, frame ---- */
@@ -89,8 +62,8 @@ struct svg_plot svg_begin(struct strbuf *out, int w, int h, const char *title, c
 	strbuf_puts(out, ". ");
 	html_text(out, desc);
 	strbuf_puts(out, "\">");
-	svg_text(out, "h", 48, 16, "start", title);
-	return (struct svg_plot){out, {0, 1, 48, w - 12, false}, {0, 1, h - 40, 28, false}};
+	svg_label(out, "h", 48, 16, "start", title, (int)((w - 52) / 7.6));
+	return (struct svg_plot){out, {0, 1, 48, w - 18, false}, {0, 1, h - 40, 28, false}};
 }
 
 void svg_end(struct svg_plot *p)
@@ -132,6 +105,22 @@ void svg_x_ticks(struct svg_plot *p, int n)
 void svg_y_ticks(struct svg_plot *p, int n)
 {
 	ticks(p, &p->y, n, svg_y_tick);
+}
+
+void svg_log_ticks(struct svg_plot *p, bool y, const char *(*format)(char *buf, double v))
+{
+	const struct svg_scale *s = y ? &p->y : &p->x;
+	static const double few[] = {1, 2, 5}, many[] = {1, 1.5, 2, 3, 5, 7};
+	bool near = s->hi / s->lo < 12;
+	int n = near ? 6 : 3;
+	char text[64];
+	for (double decade = pow(10, floor(log10(s->lo))); decade <= s->hi; decade *= 10)
+		for (int i = 0; i < n; i++) {
+			double v = decade * (near ? many[i] : few[i]);
+			if (v < s->lo || v > s->hi)
+				continue;
+			(y ? svg_y_tick : svg_x_tick)(p, v, format(text, v));
+		}
 }
 
 void svg_labels(struct svg_plot *p, const char *x_label, const char *y_label)
@@ -234,4 +223,14 @@ void svg_square(struct strbuf *out, double t, double x, double y, double w, doub
 	strbuf_printf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#%02x%02x%02x\"", x, y, w, h,
 		rgb[0], rgb[1], rgb[2]);
 	title_and_close(out, title);
+}
+
+void svg_colours(struct strbuf *out, double x, double y, double w, const char *lo, const char *hi, const char *what)
+{
+	enum { STEPS = 24 };
+	svg_text(out, "t", x, y + 20, "start", lo);
+	for (int i = 0; i < STEPS; i++)
+		svg_square(out, i / (STEPS - 1.0), x + w * i / STEPS, y, w / STEPS + .4, 8, "");
+	svg_text(out, "t", x + w, y + 20, "end", hi);
+	svg_text(out, "t", x + w + 8, y + 8, "start", what);
 }

@@ -6,13 +6,7 @@
 #ifndef KVB_REPORT_SVG_H
 #define KVB_REPORT_SVG_H
 
-#include "harness/base/base.h"
-
-/* Appends s as HTML/XML text or attribute value: the five special characters as entities, characters XML does not allow and bytes
- * that are not UTF-8 as U+FFFD. NULL writes nothing. html_cut stops after max bytes (at a character) and says how many are left.
- */
-void html_text(struct strbuf *out, const char *s);
-void html_cut(struct strbuf *out, const char *s, size_t max);
+#include "report/text.h"
 
 struct svg_scale {
 	double lo, hi; /* data */
@@ -45,7 +39,12 @@ void svg_marker(struct strbuf *out, int kind, double px, double py, double radiu
 /* Pixels; title = tooltip. svg_square also carries its own colour, from 0 dark to 1 bright. */
 void svg_rect(struct strbuf *out, const char *class, double x, double y, double w, double h, const char *title);
 void svg_square(struct strbuf *out, double t, double x, double y, double w, double h, const char *title);
-/* anchor: "start", "middle", "end". */
+/* anchor: "start", "middle", "end". svg_label cuts the text to so many characters; the whole stands in its tooltip. */
 void svg_text(struct strbuf *out, const char *class, double x, double y, const char *anchor, const char *text);
+void svg_label(struct strbuf *out, const char *class, double x, double y, const char *anchor, const char *text, int characters);
+/* Ticks of a logarithmic scale: 1, 2, 5 (and 1.5, 3, 7 on a short one) times powers of ten, labelled by `format` (buf >= 64). */
+void svg_log_ticks(struct svg_plot *p, bool y, const char *(*format)(char *buf, double v));
+/* A bar of the colours of svg_square from lo to hi with their values. */
+void svg_colours(struct strbuf *out, double x, double y, double w, const char *lo, const char *hi, const char *what);
 
 #endif

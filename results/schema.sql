@@ -96,13 +96,83 @@ CREATE TABLE sample (
 	CHECK ((status = 'ok') = (score IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
--- Raw repetitions of the timing pass, never means. ttft is measured on its own; its parts are prefill .. first_token.
+-- Raw repetitions of the timing pass, never means. ttft is measured on its own; its parts are prefill .. first_token, on the
+-- critical path. second_pass .. gather are details, where a method has them: they lie inside a part (second_pass, mapper, wait in
+-- score; allocate in select; gather in compact) or beside it on another device or thread (proxy_prefill), and are in no sum.
 CREATE TABLE timing (
 	cell_id TEXT NOT NULL REFERENCES cell, run_id TEXT NOT NULL REFERENCES run,
-	phase TEXT NOT NULL CHECK (phase IN ('prefill', 'score', 'select', 'compact', 'question', 'first_token', 'ttft', 'second_ttft', 'decode')),
+	phase TEXT NOT NULL CHECK (phase IN ('prefill', 'score', 'select', 'compact', 'question', 'first_token', 'ttft', 'second_ttft', 'decode',
+		'second_pass', 'proxy_prefill', 'mapper', 'wait', 'allocate', 'gather')),
 	warmup INTEGER NOT NULL CHECK (warmup IN (0, 1)), repetition INTEGER NOT NULL,
 	clock TEXT NOT NULL CHECK (clock IN ('host', 'cuda_event')),
 	duration_ns INTEGER NOT NULL CHECK (duration_ns >= 0),
 	tokens INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, kv_bytes_before INTEGER NOT NULL, kv_bytes_after INTEGER NOT NULL,
 	PRIMARY KEY (cell_id, run_id, phase, warmup, repetition, clock)
+) STRICT, WITHOUT ROWID;
+
+-- Where the peak of the timing pass lies: bytes of one part on one device, the largest of the run's repetitions.
+CREATE TABLE memory (
+	cell_id TEXT NOT NULL REFERENCES cell, run_id TEXT NOT NULL REFERENCES run,
+	device INTEGER NOT NULL CHECK (device >= 0), -- 0 = the target's, 1 = the proxy's where it has its own
+	part TEXT NOT NULL CHECK (part <> ''),       -- total, weights, kv, activations, scores, proxy, compaction
+	peak_bytes INTEGER NOT NULL CHECK (peak_bytes >= 0),
+	PRIMARY KEY (cell_id, run_id, device, part)
+) STRICT, WITHOUT ROWID;
+
+-- One training of a mapper, a budget table, an importance MLP. A run of many processes (resumed from checkpoints) is one row.
+CREATE TABLE training (
+	training_id TEXT PRIMARY KEY CHECK (length(training_id) = 32), -- 128 random bits
+	kind TEXT NOT NULL CHECK (kind <> ''), name TEXT NOT NULL,     -- "proxykv", "lkv", "kvmlp"; the name it was asked for by
+	config TEXT NOT NULL CHECK (json_valid(config)), seed INTEGER NOT NULL,
+	env_id TEXT REFERENCES env,
+	target_sha256 TEXT NOT NULL, proxy_sha256 TEXT NOT NULL,       -- "" = no proxy
+	contexts TEXT NOT NULL CHECK (json_valid(contexts)),           -- JSON array: SHA-256 of each context seen
+	weights_path TEXT NOT NULL, weights_sha256 TEXT NOT NULL,      -- "" until it ended well
+	started_unix_ms INTEGER NOT NULL, ended_unix_ms INTEGER        -- NULL: still running, or killed
+) STRICT, WITHOUT ROWID;
+
+-- Its curves: one term at one step. NULL = it was not a number.
+CREATE TABLE training_step (
+	training_id TEXT NOT NULL REFERENCES training,
+	step INTEGER NOT NULL CHECK (step >= 0), term TEXT NOT NULL CHECK (term <> ''), -- "loss", "L_bin", "recall@0.1", "lr", ...
+	value REAL,
+	PRIMARY KEY (training_id, term, step)
+) STRICT, WITHOUT ROWID;
+
+-- What nights are judged against. Set and moved by command only; the newest version of a name holds, the older ones say when it
+-- moved and why. Lives in the history file beside the nights' databases, as do the next three tables.
+CREATE TABLE baseline (
+	name TEXT NOT NULL CHECK (name <> ''), version INTEGER NOT NULL CHECK (version >= 1),
+	"database" TEXT NOT NULL, -- path, relative to the history file's folder where it lies below it
+	run_id TEXT NOT NULL,     -- "" = all runs of that database
+	digest TEXT NOT NULL,     -- of its results (store_digest): tells a file that changed since
+	"commit" TEXT NOT NULL, why TEXT NOT NULL, set_unix_ms INTEGER NOT NULL,
+	PRIMARY KEY (name, version)
+) STRICT, WITHOUT ROWID;
+
+-- One night that was gated. Outlives its database.
+CREATE TABLE night (
+	night_id TEXT PRIMARY KEY, -- the newest run of its database
+	"database" TEXT NOT NULL, "commit" TEXT NOT NULL,
+	machine TEXT NOT NULL,     -- host, CPU, kernel path, device, threads: absolute times compare within one only
+	baseline TEXT NOT NULL, baseline_version INTEGER NOT NULL, -- "", 0 = there was none
+	exit_code INTEGER NOT NULL, started_unix_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Its series: score, ttft_ns, ttft_of_full of each cell.
+CREATE TABLE night_figure (
+	night_id TEXT NOT NULL REFERENCES night, cell_id TEXT NOT NULL,
+	figure TEXT NOT NULL CHECK (figure IN ('score', 'ttft_ns', 'ttft_of_full')),
+	label TEXT NOT NULL, value REAL NOT NULL, n INTEGER NOT NULL,
+	PRIMARY KEY (night_id, cell_id, figure)
+) STRICT, WITHOUT ROWID;
+
+-- What the gate said of it, in the order it said it.
+CREATE TABLE alert (
+	night_id TEXT NOT NULL REFERENCES night, position INTEGER NOT NULL,
+	level TEXT NOT NULL CHECK (level IN ('regression', 'incomplete', 'notice')),
+	kind TEXT NOT NULL, cell_id TEXT NOT NULL, label TEXT NOT NULL, -- cell_id "" = of the whole night
+	old REAL, new REAL, lo REAL, hi REAL, n INTEGER NOT NULL,
+	message TEXT NOT NULL,
+	PRIMARY KEY (night_id, position)
 ) STRICT, WITHOUT ROWID;

@@ -1,15 +1,14 @@
-/* store.c: see store.h. The only file that knows SQL.
+/* store.c: see store.h. With store_training.c and store_history.c (what they share: store_impl.h) the only file that knows SQL.
  *
  * Three parts: opening (lock, integrity, schema version), writing (a row is an array of named fields, from which its identity
  * and its INSERT are both made), reading (one SELECT a function). journal_mode=DELETE and synchronous=FULL: WAL needs shared
  * memory, which network file systems of clusters do not give, and a commit is small beside the work it records.
  * Does not: compute statistics, know what a method or a task is. */
-#include "results/store.h"
+#include "results/store_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern const char results_schema_sql[];
+extern const char results_schema_sql[], results_migrate_2_sql[];
 
 enum { APPLICATION_ID = 0x4B56424E }; /* 'KVBN', as in schema.sql */
 
-enum table { ENV, MODEL, METHOD, TASK, CELL, RUN, SAMPLE, TIMING, N_TABLES };
 /* on_conflict follows "ON CONFLICT (key)"; NULL = replace all columns. */
 static const struct {
 	const char *name, *key, *on_conflict;
@@ -35,18 +33,16 @@ static const struct {
 	[RUN] = {"run", "run_id", "DO NOTHING"},
 	[SAMPLE] = {"sample", "cell_id, sample_id", NULL},
 	[TIMING] = {"timing", "cell_id, run_id, phase, warmup, repetition, clock", NULL},
+	[MEMORY] = {"memory", "cell_id, run_id, device, part", "DO UPDATE SET peak_bytes = max(peak_bytes, excluded.peak_bytes)"},
+	[TRAINING] = {"training", "training_id", "DO NOTHING"},
+	[TRAINING_STEP] = {"training_step", "training_id, term, step", NULL},
+	[BASELINE] = {"baseline", "name, version", "DO NOTHING"},
+	[NIGHT] = {"night", "night_id", NULL},
+	[NIGHT_FIGURE] = {"night_figure", "night_id, cell_id, figure", NULL},
+	[ALERT] = {"alert", "night_id, position", NULL},
 };
 /* What may be replaced at all. */
 static const char *const replace_only_if[N_TABLES] = {[SAMPLE] = " WHERE sample.status <> 'ok'"};
-
-struct store {
-	sqlite3 *db;
-	char *path, *lock_path;
-	int lock_fd;                    /* -1 = none */
-	bool batch;                     /* between store_begin and store_commit */
-	sqlite3_stmt *insert[N_TABLES]; /* made at first use */
-	sqlite3_stmt *has_sample, *count_timings, *put_score;
-};
 
 /* ---- errors ---- */
 
@@ -69,18 +65,18 @@ static const char *reason(struct store *s)
 	return os && (code == SQLITE_IOERR || code == SQLITE_CANTOPEN) ? strerror(os) : sqlite3_errmsg(s->db);
 }
 
-static int fail(struct store *s, const char *doing, char err[ERR_LEN])
+int store_fail(struct store *s, const char *doing, char err[ERR_LEN])
 {
 	return err_set(err, "%s: %s: %s", s->path, doing, reason(s));
 }
 
-static int execute(struct store *s, const char *sql, const char *doing, char err[ERR_LEN])
+int store_execute(struct store *s, const char *sql, const char *doing, char err[ERR_LEN])
 {
-	return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(s, doing, err);
+	return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : store_fail(s, doing, err);
 }
 
 /* The single number a query gives; `none` when it gives none or fails. */
-static int64_t query_int(struct store *s, const char *sql, int64_t none)
+int64_t store_query_int(struct store *s, const char *sql, int64_t none)
 {
 	sqlite3_stmt *st = NULL;
 	int64_t value = none;
@@ -166,22 +162,22 @@ void store_close(struct store *s)
 static int connect(struct store *s, int flags, char err[ERR_LEN])
 {
 	if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | flags, NULL) != SQLITE_OK)
-		return fail(s, "cannot open", err);
+		return store_fail(s, "cannot open", err);
 	sqlite3_extended_result_codes(s->db, 0);
 	/* trusted_schema stays on: the schema's CHECKs use json_valid, which 3.40 does not count as harmless */
-	return execute(s, "PRAGMA busy_timeout=20000; PRAGMA foreign_keys=ON; PRAGMA cell_size_check=ON", "opening", err);
+	return store_execute(s, "PRAGMA busy_timeout=20000; PRAGMA foreign_keys=ON; PRAGMA cell_size_check=ON", "opening", err);
 }
 
 /* An empty file, or one of ours not newer than we know. *version: 0 = empty. */
 static int check_version(struct store *s, int newest, int *version, char err[ERR_LEN])
 {
-	int64_t objects = query_int(s, "SELECT count(*) FROM sqlite_master", -1);
+	int64_t objects = store_query_int(s, "SELECT count(*) FROM sqlite_master", -1);
 	if (objects < 0)
-		return fail(s, "cannot read", err);
-	*version = (int)query_int(s, "PRAGMA user_version", 0);
+		return store_fail(s, "cannot read", err);
+	*version = (int)store_query_int(s, "PRAGMA user_version", 0);
 	if (objects == 0 && *version == 0)
 		return 0;
-	if (query_int(s, "PRAGMA application_id", 0) != APPLICATION_ID)
+	if (store_query_int(s, "PRAGMA application_id", 0) != APPLICATION_ID)
 		return err_set(err, "%s: a SQLite database, but not one of kvbench", s->path);
 	if (*version > newest)
 		return err_set(err, "%s: has schema version %d, this kvbench knows up to %d: use the newer program", s->path,
@@ -195,7 +191,7 @@ static int copy_before(struct store *s, int version, char err[ERR_LEN])
 	char *copy = text_format("%s.v%d", s->path, version), *part = text_format("%s.v%d.part", s->path, version);
 	char *sql = sqlite3_mprintf("VACUUM INTO %Q", part);
 	unlink(part);
-	int rc = execute(s, sql, "copying before the migration", err);
+	int rc = store_execute(s, sql, "copying before the migration", err);
 	if (rc == 0 && rename(part, copy) != 0)
 		rc = err_set(err, "%s: cannot name the copy %s: %s", s->path, copy, strerror(errno));
 	sqlite3_free(sql);
@@ -208,10 +204,10 @@ static int migrate_steps(struct store *s, const struct store_schema *schema, int
 {
 	char doing[64];
 	if (version == 0)
-		return execute(s, schema->create, "creating the tables", err);
+		return store_execute(s, schema->create, "creating the tables", err);
 	for (; version < schema->version; version++) {
 		snprintf(doing, sizeof doing, "migrating from version %d to %d", version, version + 1);
-		if (execute(s, schema->steps[version - 1], doing, err) != 0)
+		if (store_execute(s, schema->steps[version - 1], doing, err) != 0)
 			return -1;
 	}
 	return 0;
@@ -226,9 +222,9 @@ static int migrate(struct store *s, const struct store_schema *schema, int versi
 		return -1;
 	char set_version[64];
 	snprintf(set_version, sizeof set_version, "PRAGMA user_version=%d", schema->version);
-	if (execute(s, "BEGIN IMMEDIATE", "beginning the migration", err) == 0 && migrate_steps(s, schema, version, err) == 0 &&
-		execute(s, set_version, "setting the version", err) == 0 &&
-		execute(s, "COMMIT", "committing the migration", err) == 0)
+	if (store_execute(s, "BEGIN IMMEDIATE", "beginning the migration", err) == 0 && migrate_steps(s, schema, version, err) == 0 &&
+		store_execute(s, set_version, "setting the version", err) == 0 &&
+		store_execute(s, "COMMIT", "committing the migration", err) == 0)
 		return 0;
 	sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
 	return -1;
@@ -246,7 +242,7 @@ int store_open_schema(struct store **out, const char *path, const struct store_s
 		err_set(err, "%s: the file is read-only", path);
 		goto cleanup;
 	}
-	if (execute(s, "PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL", "opening", err) != 0 ||
+	if (store_execute(s, "PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL", "opening", err) != 0 ||
 		migrate(s, schema, version, err) != 0)
 		goto cleanup;
 	*out = s;
@@ -258,7 +254,7 @@ cleanup:
 
 int store_open(struct store **out, const char *path, char err[ERR_LEN])
 {
-	static const char *const steps[] = {NULL};
+	static const char *const steps[] = {results_migrate_2_sql};
 	static const struct store_schema newest = {STORE_VERSION, results_schema_sql, steps};
 	return store_open_schema(out, path, &newest, err);
 }
@@ -268,13 +264,33 @@ static int check_integrity(struct store *s, char err[ERR_LEN])
 	sqlite3_stmt *st = NULL;
 	int rc = -1;
 	if (sqlite3_prepare_v2(s->db, "PRAGMA quick_check(1)", -1, &st, NULL) != SQLITE_OK || sqlite3_step(st) != SQLITE_ROW)
-		fail(s, "checking its integrity", err);
+		store_fail(s, "checking its integrity", err);
 	else if (strcmp((const char *)sqlite3_column_text(st, 0), "ok") != 0)
 		err_set(err, "%s: the database is damaged: %s", s->path, (const char *)sqlite3_column_text(st, 0));
 	else
 		rc = 0;
 	sqlite3_finalize(st);
 	return rc;
+}
+
+/* An older version is brought up to date on the way, as a writer would; a file that cannot be written stays as it is. */
+static int upgrade(const char *path, int version, char err[ERR_LEN])
+{
+	struct store *s = NULL;
+	char why[ERR_LEN];
+	int rc = store_open(&s, path, why);
+	store_close(s);
+	return rc == 0 ? 0
+		       : err_set(err, "%s: has schema version %d and cannot be brought to %d here: %.300s", path, version,
+				 STORE_VERSION, why);
+}
+
+/* Opened for writing where allowed, since only so a killed writer's journal can be rolled back. */
+static int connect_read(struct store *s, int *version, char err[ERR_LEN])
+{
+	if (connect(s, 0, err) != 0 || check_version(s, STORE_VERSION, version, err) != 0 || check_integrity(s, err) != 0)
+		return -1;
+	return *version ? 0 : err_set(err, "%s: holds no results yet", s->path);
 }
 
 int store_open_read(struct store **out, const char *path, char err[ERR_LEN])
@@ -286,17 +302,18 @@ int store_open_read(struct store **out, const char *path, char err[ERR_LEN])
 		err_set(err, "%s: no such database", path);
 		goto cleanup;
 	}
-	/* Opened for writing where allowed, since only so a killed writer's journal can be rolled back; then no write passes. */
-	if (connect(s, 0, err) != 0 || check_version(s, STORE_VERSION, &version, err) != 0 || check_integrity(s, err) != 0)
+	if (connect_read(s, &version, err) != 0)
 		goto cleanup;
 	if (version < STORE_VERSION) {
-		err_set(err,
-			version ? "%s: has schema version %d, not %d: `kvbench run` on it migrates it"
-				: "%s: holds no results yet",
-			path, version, STORE_VERSION);
-		goto cleanup;
+		store_close(s);
+		s = NULL;
+		if (upgrade(path, version, err) != 0)
+			return -1;
+		s = store_new(path);
+		if (connect_read(s, &version, err) != 0)
+			goto cleanup;
 	}
-	if (execute(s, "PRAGMA query_only=ON", "opening", err) != 0)
+	if (store_execute(s, "PRAGMA query_only=ON", "opening", err) != 0)
 		goto cleanup;
 	*out = s;
 	return 0;
@@ -307,7 +324,7 @@ cleanup:
 
 int store_begin(struct store *s, char err[ERR_LEN])
 {
-	if (execute(s, "BEGIN IMMEDIATE", "beginning a batch", err) != 0)
+	if (store_execute(s, "BEGIN IMMEDIATE", "beginning a batch", err) != 0)
 		return -1;
 	s->batch = true;
 	return 0;
@@ -319,44 +336,13 @@ int store_commit(struct store *s, char err[ERR_LEN])
 	s->batch = false;
 	if (lost)
 		return err_set(err, "%s: the batch was rolled back by an earlier failure: its rows are not stored", s->path);
-	if (execute(s, "COMMIT", "committing a batch", err) == 0)
+	if (store_execute(s, "COMMIT", "committing a batch", err) == 0)
 		return 0;
 	sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
 	return -1;
 }
 
 /* ---- writing ---- */
-
-/* One column of a row. type: 't' text (NULL = ""), 'n' text or NULL, 'i' integer, 'c' integer (negative = NULL), 'd' real (NAN =
- * NULL). */
-struct field {
-	const char *name;
-	char type;
-	const char *text;
-	int64_t integer;
-	double real;
-};
-#define TEXT(column, value)                                                                                                      \
-	{                                                                                                                        \
-		column, 't', .text = (value)                                                                                     \
-	}
-#define TEXT_OR_NULL(column, value)                                                                                              \
-	{                                                                                                                        \
-		column, 'n', .text = (value)                                                                                     \
-	}
-#define INTEGER(column, value)                                                                                                   \
-	{                                                                                                                        \
-		column, 'i', .integer = (int64_t)(value)                                                                         \
-	}
-#define COUNT_OR_NULL(column, value)                                                                                             \
-	{                                                                                                                        \
-		column, 'c', .integer = (int64_t)(value)                                                                         \
-	}
-#define REAL(column, value)                                                                                                      \
-	{                                                                                                                        \
-		column, 'd', .real = (value)                                                                                     \
-	}
-#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
 static void json_string(struct strbuf *b, const char *s)
 {
@@ -376,7 +362,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* SHA-256 of {"column":value,...}, columns sorted, no spaces. */
-static void identify(const struct field *f, int n, char id[SHA_LEN])
+void store_identify(const struct field *f, int n, char id[SHA_LEN])
 {
 	const struct field *sorted[32];
 	for (int i = 0; i < n; i++)
@@ -434,16 +420,16 @@ static void bind_field(sqlite3_stmt *st, int at, const struct field *f)
 		sqlite3_bind_null(st, at);
 }
 
-static int put(struct store *s, enum table t, const struct field *f, int n, char err[ERR_LEN])
+int store_put_row(struct store *s, enum table t, const struct field *f, int n, char err[ERR_LEN])
 {
 	char doing[64];
 	snprintf(doing, sizeof doing, "storing a row of %s", tables[t].name);
 	sqlite3_stmt *st = insert_statement(s, t, f, n);
 	if (!st)
-		return fail(s, doing, err);
+		return store_fail(s, doing, err);
 	for (int i = 0; i < n; i++)
 		bind_field(st, i + 1, &f[i]);
-	int rc = sqlite3_step(st) == SQLITE_DONE ? 0 : fail(s, doing, err);
+	int rc = sqlite3_step(st) == SQLITE_DONE ? 0 : store_fail(s, doing, err);
 	sqlite3_reset(st);
 	sqlite3_clear_bindings(st);
 	return rc;
@@ -453,9 +439,9 @@ static int put(struct store *s, enum table t, const struct field *f, int n, char
 static int put_identified(
 	struct store *s, enum table t, struct field *f, int n, int n_identity, char id[SHA_LEN], char err[ERR_LEN])
 {
-	identify(f + 1, n_identity, id);
+	store_identify(f + 1, n_identity, id);
 	f[0].text = id;
-	return put(s, t, f, n, err);
+	return store_put_row(s, t, f, n, err);
 }
 
 int store_put_env(struct store *s, const struct store_env *e, char id[SHA_LEN], char err[ERR_LEN])
@@ -495,9 +481,9 @@ int store_put_task(struct store *s, const struct store_task *t, char id[SHA_LEN]
 
 int store_put_cell(struct store *s, const struct store_cell *c, char id[SHA_LEN], char err[ERR_LEN])
 {
-	int64_t position = query_int(s, "SELECT coalesce(max(position) + 1, 0) FROM cell", -1);
+	int64_t position = store_query_int(s, "SELECT coalesce(max(position) + 1, 0) FROM cell", -1);
 	if (position < 0)
-		return fail(s, "counting cells", err);
+		return store_fail(s, "counting cells", err);
 	struct field f[] = {TEXT("cell_id", NULL), TEXT("target_id", c->target_id), TEXT_OR_NULL("proxy_id", c->proxy_id),
 		TEXT("task_id", c->task_id), TEXT("method_id", c->method_id), INTEGER("retained_ppm", c->retained_ppm),
 		INTEGER("context_tokens", c->context_tokens), TEXT("protocol", c->protocol), TEXT("mode", c->mode),
@@ -507,24 +493,31 @@ int store_put_cell(struct store *s, const struct store_cell *c, char id[SHA_LEN]
 	return put_identified(s, CELL, f, COUNT(f), COUNT(f) - 3, id, err);
 }
 
-int store_run_begin(
-	struct store *s, const char *env_id, const char *argv_json, const char *plan_json, char run_id[33], char err[ERR_LEN])
+int store_random_id(char id[33], char err[ERR_LEN])
 {
 	unsigned char random[16];
 	if (getrandom(random, sizeof random, 0) != sizeof random)
-		return err_set(err, "no random bytes for a run's id: %s", strerror(errno));
+		return err_set(err, "no random bytes for an id: %s", strerror(errno));
 	for (int i = 0; i < 16; i++)
-		snprintf(run_id + 2 * i, 3, "%02x", random[i]);
+		snprintf(id + 2 * i, 3, "%02x", random[i]);
+	return 0;
+}
+
+int store_run_begin(
+	struct store *s, const char *env_id, const char *argv_json, const char *plan_json, char run_id[33], char err[ERR_LEN])
+{
+	if (store_random_id(run_id, err) != 0)
+		return -1;
 	struct field f[] = {TEXT("run_id", run_id), TEXT("env_id", env_id), TEXT("argv", argv_json ? argv_json : "[]"),
 		TEXT("plan", plan_json ? plan_json : "{}"), INTEGER("started_unix_ms", unix_ms())};
-	return put(s, RUN, f, COUNT(f), err);
+	return store_put_row(s, RUN, f, COUNT(f), err);
 }
 
 int store_run_end(struct store *s, const char *run_id, int exit_code, char err[ERR_LEN])
 {
 	char *sql = sqlite3_mprintf(
 		"UPDATE run SET ended_unix_ms = %lld, exit_code = %d WHERE run_id = %Q", (long long)unix_ms(), exit_code, run_id);
-	int rc = execute(s, sql, "ending the run", err);
+	int rc = store_execute(s, sql, "ending the run", err);
 	sqlite3_free(sql);
 	return rc;
 }
@@ -559,7 +552,7 @@ int store_put_sample(struct store *s, const struct store_sample *p, char err[ERR
 		COUNT_OR_NULL("needle_char", p->needle_char), TEXT_OR_NULL("kept", kept), INTEGER("kept_total", p->kept_total),
 		INTEGER("kv_bytes_full", p->kv_bytes_full), INTEGER("kv_bytes_kept", p->kv_bytes_kept),
 		INTEGER("oom_bytes", p->oom_bytes), INTEGER("stored_unix_ms", unix_ms())};
-	int rc = put(s, SAMPLE, f, COUNT(f), err);
+	int rc = store_put_row(s, SAMPLE, f, COUNT(f), err);
 	free(kept);
 	return rc;
 }
@@ -572,10 +565,10 @@ int store_put_score(struct store *s, const char *cell_id, const char *sample_id,
 	const struct field f[] = {REAL("score", score), REAL("also_score", also_score), INTEGER("scorer_version", scorer_version),
 		TEXT("cell_id", cell_id), TEXT("sample_id", sample_id)};
 	if (!s->put_score && sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->put_score, NULL) != SQLITE_OK)
-		return fail(s, "changing a score", err);
+		return store_fail(s, "changing a score", err);
 	for (int i = 0; i < COUNT(f); i++)
 		bind_field(s->put_score, i + 1, &f[i]);
-	int rc = sqlite3_step(s->put_score) == SQLITE_DONE ? 0 : fail(s, "changing a score", err);
+	int rc = sqlite3_step(s->put_score) == SQLITE_DONE ? 0 : store_fail(s, "changing a score", err);
 	sqlite3_reset(s->put_score);
 	sqlite3_clear_bindings(s->put_score);
 	return rc;
@@ -587,7 +580,7 @@ static int put_timing(struct store *s, const struct store_timing *t, char err[ER
 		INTEGER("warmup", t->warmup), INTEGER("repetition", t->repetition), TEXT("clock", t->clock ? t->clock : "host"),
 		INTEGER("duration_ns", t->duration_ns), INTEGER("tokens", t->tokens), INTEGER("peak_bytes", t->peak_bytes),
 		INTEGER("kv_bytes_before", t->kv_bytes_before), INTEGER("kv_bytes_after", t->kv_bytes_after)};
-	return put(s, TIMING, f, COUNT(f), err);
+	return store_put_row(s, TIMING, f, COUNT(f), err);
 }
 
 int store_put_timings(struct store *s, const struct store_timing *t, size_t n, char err[ERR_LEN])
@@ -605,6 +598,13 @@ int store_put_timings(struct store *s, const struct store_timing *t, size_t n, c
 		return -1;
 	}
 	return own ? store_commit(s, err) : 0;
+}
+
+int store_put_memory(struct store *s, const struct store_memory *m, char err[ERR_LEN])
+{
+	struct field f[] = {TEXT("cell_id", m->cell_id), TEXT("run_id", m->run_id), INTEGER("device", m->device),
+		TEXT("part", m->part), INTEGER("peak_bytes", m->peak_bytes)};
+	return store_put_row(s, MEMORY, f, COUNT(f), err);
 }
 
 /* ---- reading ---- */
@@ -639,47 +639,38 @@ int store_count_timings(struct store *s, const char *cell_id)
 	return ask(s, &s->count_timings, "SELECT " MOST_REPETITIONS("?1"), cell_id, NULL);
 }
 
-/* Runs a query (one text parameter, or NULL) and hands each row to `each`, until that answers non-zero. */
-static int read_rows(struct store *s, const char *sql, const char *parameter, int (*each)(sqlite3_stmt *, void *), void *with,
-	char err[ERR_LEN])
+/* store_read_rows with a second text parameter; a NULL one is NULL in SQL. */
+static int read_rows_of(struct store *s, const char *sql, const char *first, const char *second,
+	int (*each)(sqlite3_stmt *, void *), void *with, char err[ERR_LEN])
 {
 	sqlite3_stmt *st = NULL;
 	if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) != SQLITE_OK)
-		return fail(s, "reading", err);
-	if (parameter)
-		sqlite3_bind_text(st, 1, parameter, -1, SQLITE_STATIC);
+		return store_fail(s, "reading", err);
+	if (first)
+		sqlite3_bind_text(st, 1, first, -1, SQLITE_STATIC);
+	if (second)
+		sqlite3_bind_text(st, 2, second, -1, SQLITE_STATIC);
 	int rc, answer = 0;
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW && (answer = each(st, with)) == 0)
 		;
 	if (answer == 0 && rc != SQLITE_DONE)
-		answer = fail(s, "reading", err);
+		answer = store_fail(s, "reading", err);
 	sqlite3_finalize(st);
 	return answer;
 }
 
-/* Columns in the order of the SELECT: each call takes the next one. */
-struct columns {
-	sqlite3_stmt *st;
-	int at;
-};
-static const char *next_text(struct columns *c)
+int store_read_rows(struct store *s, const char *sql, const char *parameter, int (*each)(sqlite3_stmt *, void *), void *with,
+	char err[ERR_LEN])
 {
-	return (const char *)sqlite3_column_text(c->st, c->at++);
-}
-static int64_t next_int(struct columns *c)
-{
-	return sqlite3_column_int64(c->st, c->at++);
-}
-static double next_real(struct columns *c)
-{
-	int i = c->at++;
-	return sqlite3_column_type(c->st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(c->st, i);
+	return read_rows_of(s, sql, parameter, NULL, each, with, err);
 }
 
 struct reading {
 	int (*cell)(void *user, const struct cell_row *c);
 	int (*sample)(void *user, const struct score_row *r);
 	int (*timing)(void *user, const struct timing_row *r);
+	int (*run)(void *user, const struct run_row *r);
+	int (*memory)(void *user, int device, const char *part, int64_t peak_bytes);
 	int (*setting)(void *user, const char *group, const char *name, const char *value);
 	const char *group;
 	void *user;
@@ -708,6 +699,7 @@ static const char cells_sql[] =
 	"  ok, failed, oom, not_applicable, empty, length_finish, score_mean, also_metric, also_mean, also_n, cut,"
 	"  retained_mean, bytes_full, bytes_kept,"
 	"  target.layers, target.kv_heads, c.measure_version, scorer_oldest, scorer_newest, c.seed,"
+	"  target.sha256, coalesce(proxy.sha256, ''), task.version, task.data_sha256, task.template_sha256,"
 	"  " MOST_REPETITIONS("c.cell_id") " FROM cell c JOIN model target ON target.model_id = c.target_id LEFT JOIN model "
 					   "proxy ON proxy.model_id = c.proxy_id"
 					   " JOIN method USING (method_id) JOIN task USING (task_id) LEFT JOIN counts USING "
@@ -743,6 +735,11 @@ static int cell_each(sqlite3_stmt *st, void *with)
 	row.scorer_oldest = (int)next_int(&c);
 	row.scorer_version = (int)next_int(&c);
 	row.seed = (uint64_t)next_int(&c);
+	row.target_sha256 = next_text(&c);
+	row.proxy_sha256 = next_text(&c);
+	row.task_version = (int)next_int(&c);
+	row.data_sha256 = next_text(&c);
+	row.template_sha256 = next_text(&c);
 	row.timing_repetitions = (int)next_int(&c);
 	return r->cell(r->user, &row);
 }
@@ -750,7 +747,7 @@ static int cell_each(sqlite3_stmt *st, void *with)
 int store_cells(struct store *s, int (*row)(void *user, const struct cell_row *c), void *user, char err[ERR_LEN])
 {
 	struct reading r = {.cell = row, .user = user};
-	return read_rows(s, cells_sql, NULL, cell_each, &r, err);
+	return store_read_rows(s, cells_sql, NULL, cell_each, &r, err);
 }
 
 /* The numbers of a JSON array of integers as stored by counts_to_json; caller frees. NULL for NULL. */
@@ -794,6 +791,9 @@ static int sample_each(sqlite3_stmt *st, void *with)
 	row.needle_token = next_int(&c);
 	row.needle_char = next_int(&c);
 	int32_t *kept = counts_from_json(next_text(&c), &row.n_kept);
+	row.run_id = next_text(&c);
+	row.prompt_sha256 = next_text(&c);
+	row.answer_ids = next_text(&c);
 	row.kept = kept;
 	int answer = r->sample(r->user, &row);
 	free(kept);
@@ -804,14 +804,14 @@ int store_samples(
 	struct store *s, const char *cell_id, int (*row)(void *user, const struct score_row *r), void *user, char err[ERR_LEN])
 {
 	struct reading r = {.sample = row, .user = user};
-	return read_rows(s,
+	return store_read_rows(s,
 		"SELECT sample_id, context_id, answer, gold, question, status, message, finish,"
 		" metric, also_metric, \"group\", truncation,"
 		" CASE status WHEN 'ok' THEN score END, CASE status WHEN 'ok' THEN also_score END, depth, 1.0 * kept_total / "
 		"nullif(s.context_tokens * layers * kv_heads, "
 		"0),"
 		" flags, s.context_tokens, answer_tokens, scorer_version, cut_tokens, coalesce(needle_token, -1), "
-		"coalesce(needle_char, -1), kept"
+		"coalesce(needle_char, -1), kept, run_id, prompt_sha256, answer_ids"
 		" FROM sample s JOIN cell USING (cell_id) JOIN model ON model_id = target_id WHERE cell_id = ?1 ORDER BY "
 		"sample_id",
 		cell_id, sample_each, &r, err);
@@ -830,18 +830,44 @@ static int timing_each(sqlite3_stmt *st, void *with)
 	return r->timing(r->user, &row);
 }
 
+/* An expression: the run whose repetitions stand for cell ?1: ?2, or the one with most (the newest among equals). */
+#define TIMED_RUN                                                                                                                \
+	"coalesce(?2, (SELECT run_id FROM timing JOIN run USING (run_id) WHERE cell_id = ?1 AND phase = 'ttft' AND warmup = 0"   \
+	" GROUP BY run_id ORDER BY count(*) DESC, started_unix_ms DESC, run_id LIMIT 1))"
+
+int store_timings_of(struct store *s, const char *cell_id, const char *run_id, int (*row)(void *user, const struct timing_row *r),
+	void *user, char err[ERR_LEN])
+{
+	struct reading r = {.timing = row, .user = user};
+	return read_rows_of(s,
+		"SELECT run_id, phase, repetition, warmup, duration_ns, tokens, peak_bytes, kv_bytes_before, kv_bytes_after"
+		" FROM timing WHERE cell_id = ?1 AND run_id = " TIMED_RUN " ORDER BY warmup DESC, repetition, phase",
+		cell_id, run_id, timing_each, &r, err);
+}
+
 int store_timings(
 	struct store *s, const char *cell_id, int (*row)(void *user, const struct timing_row *r), void *user, char err[ERR_LEN])
 {
-	struct reading r = {.timing = row, .user = user};
-	return read_rows(s,
-		"SELECT run_id, phase, repetition, warmup, duration_ns, tokens, peak_bytes, kv_bytes_before, kv_bytes_after"
-		" FROM timing WHERE cell_id = ?1 AND run_id = (SELECT run_id FROM timing JOIN run USING (run_id) WHERE cell_id = "
-		"?1"
-		"  AND phase = 'ttft' AND warmup = 0 GROUP BY run_id ORDER BY count(*) DESC, started_unix_ms DESC, run_id LIMIT "
-		"1)"
-		" ORDER BY warmup DESC, repetition, phase",
-		cell_id, timing_each, &r, err);
+	return store_timings_of(s, cell_id, NULL, row, user, err);
+}
+
+static int memory_each(sqlite3_stmt *st, void *with)
+{
+	struct reading *r = with;
+	struct columns c = {st, 0};
+	int device = (int)next_int(&c);
+	const char *part = next_text(&c);
+	return r->memory(r->user, device, part, next_int(&c));
+}
+
+int store_memory(struct store *s, const char *cell_id, int (*row)(void *user, int device, const char *part, int64_t peak_bytes),
+	void *user, char err[ERR_LEN])
+{
+	struct reading r = {.memory = row, .user = user};
+	return read_rows_of(s,
+		"SELECT device, part, peak_bytes FROM memory WHERE cell_id = ?1 AND run_id = " TIMED_RUN
+		" ORDER BY device, part",
+		cell_id, NULL, memory_each, &r, err);
 }
 
 /* Every column of the row is a setting: its name and its value as text. */
@@ -888,7 +914,58 @@ int store_settings(struct store *s, int (*row)(void *user, const char *group, co
 	int rc = 0;
 	for (int i = 0; i < COUNT(parts) && rc == 0; i++) {
 		struct reading r = {.setting = row, .group = parts[i].group, .user = user};
-		rc = read_rows(s, parts[i].sql, NULL, parts[i].each, &r, err);
+		rc = store_read_rows(s, parts[i].sql, NULL, parts[i].each, &r, err);
 	}
+	return rc;
+}
+
+static int run_each(sqlite3_stmt *st, void *with)
+{
+	struct reading *r = with;
+	struct columns c = {st, 0};
+	struct run_row row = {next_text(&c), next_text(&c)};
+	const char **texts[] = {&row.commit, &row.argv, &row.plan, &row.machine};
+	for (int i = 0; i < COUNT(texts); i++)
+		*texts[i] = next_text(&c);
+	row.dirty = next_int(&c);
+	row.started_unix_ms = next_int(&c);
+	row.ended_unix_ms = next_int(&c);
+	row.exit_code = (int)next_int(&c);
+	return r->run(r->user, &row);
+}
+
+int store_runs(struct store *s, int (*row)(void *user, const struct run_row *r), void *user, char err[ERR_LEN])
+{
+	struct reading r = {.run = row, .user = user};
+	return store_read_rows(s,
+		"SELECT run_id, version, \"commit\", argv, plan, host || ', ' || cpu || ', ' || os || ', ' || isa || ', ' ||"
+		" device || ', ' || threads || ' threads, ' || (ram_bytes / 1073741824) || ' GiB', dirty, started_unix_ms,"
+		" coalesce(ended_unix_ms, 0), coalesce(exit_code, -1) FROM run JOIN env USING (env_id)"
+		" ORDER BY started_unix_ms, run_id",
+		NULL, run_each, &r, err);
+}
+
+/* All columns of a row as text, each with an end mark. */
+static int digest_each(sqlite3_stmt *st, void *with)
+{
+	for (int i = 0; i < sqlite3_column_count(st); i++) {
+		const char *text = (const char *)sqlite3_column_text(st, i);
+		sha256_add(with, text ? text : "", text ? strlen(text) + 1 : 1);
+	}
+	return 0;
+}
+
+int store_digest(struct store *s, char digest[SHA_LEN], char err[ERR_LEN])
+{
+	static const char *const parts[] = {
+		"SELECT cell_id, sample_id, run_id, status, printf('%!.17g', score), scorer_version, prompt_sha256, answer_ids"
+		" FROM sample ORDER BY cell_id, sample_id",
+		"SELECT cell_id, run_id, repetition, duration_ns FROM timing WHERE phase = 'ttft' AND warmup = 0"
+		" ORDER BY cell_id, run_id, repetition, clock"};
+	struct sha256 *sha = sha256_new();
+	int rc = 0;
+	for (int i = 0; i < COUNT(parts) && rc == 0; i++)
+		rc = store_read_rows(s, parts[i], NULL, digest_each, sha, err);
+	sha256_end(sha, digest);
 	return rc;
 }

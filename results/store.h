@@ -13,7 +13,8 @@ struct store;
 /* Creates or opens for writing; takes the writer's lock (PATH.lock); migrates older versions after a copy to PATH.vN; refuses
  * newer ones by number. Disk full, read-only folder, not a database, second writer: one clear error each, nothing lost. */
 int store_open(struct store **out, const char *path, char err[ERR_LEN]);
-/* report, status, export: takes no lock, checks the file's integrity. What a killed writer left half done is rolled back first. */
+/* report, status, export: takes no lock, checks the file's integrity. What a killed writer left half done is rolled back first; an
+ * older version is migrated as store_open would, where the file can be written. */
 int store_open_read(struct store **out, const char *path, char err[ERR_LEN]);
 void store_close(struct store *s); /* NULL is fine; an open batch is given up */
 
@@ -101,7 +102,8 @@ int store_put_score(struct store *s, const char *cell_id, const char *sample_id,
 
 /* ---- timings: raw repetitions ---- */
 struct store_timing {
-	const char *cell_id, *run_id, *phase; /* prefill score select compact question first_token ttft second_ttft decode */
+	const char *cell_id, *run_id, *phase; /* prefill score select compact question first_token ttft second_ttft decode; details (in no
+					       * sum): second_pass proxy_prefill mapper wait allocate gather */
 	int repetition;
 	bool warmup;
 	const char *clock;                    /* "host" | "cuda_event" */
@@ -109,6 +111,13 @@ struct store_timing {
 	int64_t tokens, peak_bytes, kv_bytes_before, kv_bytes_after;
 };
 int store_put_timings(struct store *s, const struct store_timing *t, size_t n, char err[ERR_LEN]); /* one commit */
+/* Peak bytes of one part on one device (0 = the target's); the largest of a run's repetitions stays. */
+struct store_memory {
+	const char *cell_id, *run_id, *part;  /* total weights kv activations scores proxy compaction */
+	int device;
+	int64_t peak_bytes;
+};
+int store_put_memory(struct store *s, const struct store_memory *m, char err[ERR_LEN]);
 int store_count_timings(struct store *s, const char *cell_id); /* ttft repetitions that are not warm-up, of the run that has most */
 
 /* ---- reading: plain rows; strings live until the callback returns; a callback's non-zero answer ends the reading and is
@@ -131,6 +140,9 @@ struct cell_row { /* one cell with everything it is made of and what was measure
 	int measure_version;
 	int scorer_oldest, scorer_version; /* of its samples; 0 = none. They differ: `kvbench score DB` makes them one */
 	uint64_t seed;
+	const char *target_sha256, *proxy_sha256; /* proxy: "" = none */
+	int task_version;
+	const char *data_sha256, *template_sha256;
 };
 int store_cells(struct store *s, int (*row)(void *user, const struct cell_row *c), void *user, char err[ERR_LEN]); /* in plan order */
 /* All samples of a cell, ordered by sample id; score is NAN unless status is "ok". */
@@ -142,6 +154,7 @@ struct score_row {
 	int64_t cut_tokens, needle_token, needle_char; /* needle: -1 = not counted */
 	const int32_t *kept;        /* [n_kept] or NULL */
 	int n_kept;
+	const char *run_id, *prompt_sha256, *answer_ids;
 };
 int store_samples(struct store *s, const char *cell_id, int (*row)(void *user, const struct score_row *r), void *user, char err[ERR_LEN]);
 /* Raw repetitions of one run, the one with most of them (the newest among equals): figures of two processes never mix. */
@@ -152,11 +165,105 @@ struct timing_row {
 	int64_t duration_ns, tokens, peak_bytes, kv_bytes_before, kv_bytes_after;
 };
 int store_timings(struct store *s, const char *cell_id, int (*row)(void *user, const struct timing_row *r), void *user, char err[ERR_LEN]);
+/* The same of a run that is named; NULL = as store_timings. */
+int store_timings_of(struct store *s, const char *cell_id, const char *run_id, int (*row)(void *user, const struct timing_row *r),
+	void *user, char err[ERR_LEN]);
+/* Peak bytes by device and part, of the run that store_timings reads. */
+int store_memory(struct store *s, const char *cell_id, int (*row)(void *user, int device, const char *part, int64_t peak_bytes),
+	void *user, char err[ERR_LEN]);
+/* Every process that wrote here, oldest first. machine: what must be equal for absolute times to be compared. */
+struct run_row {
+	const char *run_id, *version, *commit, *argv, *plan, *machine;
+	bool dirty;
+	int64_t started_unix_ms, ended_unix_ms; /* ended: 0 = not yet, or killed; then exit_code is -1 */
+	int exit_code;
+};
+int store_runs(struct store *s, int (*row)(void *user, const struct run_row *r), void *user, char err[ERR_LEN]);
+/* SHA-256 over every answer, score and time to first token: two files with the same digest hold the same results. */
+int store_digest(struct store *s, char digest[SHA_LEN], char err[ERR_LEN]);
 /* Name/value pairs of the newest run: environment, models, argv, plan, start and end. */
 int store_settings(struct store *s, int (*row)(void *user, const char *group, const char *name, const char *value), void *user, char err[ERR_LEN]);
 
+/* ---- training (store_training.c): one row a training, one a step and term; rows are small: group them by store_begin ---- */
+
+struct store_training {
+	const char *kind, *name;    /* "proxykv", "lkv", "kvmlp", ...; the name of the weights */
+	const char *config;         /* JSON object: every setting of the method, defaults filled in */
+	uint64_t seed;
+	const char *env_id;         /* of store_put_env; NULL = not known */
+	const char *target_sha256, *proxy_sha256; /* of the models' files; proxy NULL = none */
+	const char *contexts;       /* JSON array: SHA-256 of each context seen; NULL = [] */
+};
+/* Gives a fresh id (32 hex digits): keep it in the checkpoint, and go on with it after a resume. Texts are copied. 0, or -1 + err. */
+int store_training_begin(struct store *s, const struct store_training *t, char training_id[33], char err[ERR_LEN]);
+/* One value of one term ("loss", "L_bin", "recall@0.1", "lr", ...) at one step; the same (term, step) again replaces it, as a resume
+ * from an older checkpoint does. NAN is stored as such. */
+int store_training_step(struct store *s, const char *training_id, int64_t step, const char *term, double value, char err[ERR_LEN]);
+/* Ended well: where the weights lie and the SHA-256 of that file. */
+int store_training_end(struct store *s, const char *training_id, const char *weights_path, const char *weights_sha256, char err[ERR_LEN]);
+
+struct training_row {
+	const char *training_id, *kind, *name, *config, *target_sha256, *proxy_sha256, *contexts, *weights_path, *weights_sha256;
+	uint64_t seed;
+	int64_t started_unix_ms, ended_unix_ms; /* ended: 0 = not yet, or killed */
+	int64_t steps;                          /* the highest step stored; -1 = none */
+};
+int store_trainings(struct store *s, int (*row)(void *user, const struct training_row *t), void *user, char err[ERR_LEN]); /* oldest first */
+/* Its curves: by term, then step. value is NAN where it was not a number. */
+int store_training_steps(struct store *s, const char *training_id, int (*row)(void *user, const char *term, int64_t step, double value),
+	void *user, char err[ERR_LEN]);
+
+/* ---- history (store_history.c): baselines and nights, in a file of their own beside the nights' databases ---- */
+
+struct baseline_row {
+	const char *name, *database, *run_id, *digest, *commit, *why; /* database: relative to the history's folder where below it */
+	int version;                /* 1 = as set, 2.. = moved; the highest holds */
+	int64_t set_unix_ms;
+};
+int store_put_baseline(struct store *s, const struct baseline_row *b, char err[ERR_LEN]); /* set_unix_ms is filled in; never replaces */
+int store_baselines(struct store *s, int (*row)(void *user, const struct baseline_row *b), void *user, char err[ERR_LEN]); /* by name, version */
+
+struct night_row {
+	const char *night_id, *database, *commit, *machine, *baseline; /* baseline "" = there was none */
+	int baseline_version, exit_code;
+	int64_t started_unix_ms;
+};
+struct figure_row {
+	const char *cell_id, *figure, *label; /* "score", "ttft_ns", "ttft_of_full"; label: the cell in words */
+	double value;
+	int n;                      /* samples, or repetitions */
+};
+struct alert_row {
+	const char *level, *kind;   /* "regression" | "incomplete" | "notice"; "accuracy", "ttft ratio", "ttft", ... */
+	const char *cell_id, *label, *message; /* cell_id "" = of the night */
+	double old, new_, lo, hi;   /* NAN = none; lo..hi: 95 % interval of the change */
+	int n;
+};
+/* A night with all its rows in one commit; the same night again replaces what was there. */
+int store_put_night(struct store *s, const struct night_row *n, const struct figure_row *figures, int n_figures,
+	const struct alert_row *alerts, int n_alerts, char err[ERR_LEN]);
+int store_nights(struct store *s, int (*row)(void *user, const struct night_row *n), void *user, char err[ERR_LEN]); /* oldest first */
+/* By label and figure, oldest night first: a series is a run of rows with equal cell_id and figure. */
+int store_night_figures(struct store *s, int (*row)(void *user, const struct night_row *n, const struct figure_row *f), void *user,
+	char err[ERR_LEN]);
+int store_alerts(struct store *s, const char *night_id, int (*row)(void *user, const struct alert_row *a), void *user, char err[ERR_LEN]);
+
+/* ---- whole files (store_merge.c) ---- */
+
+struct store_merge { /* what came in, over all sources; rows that were there already are not counted */
+	int64_t samples, timings, replaced, conflicts; /* replaced: by the same sample of a later source, answered there or older */
+};
+/* Adds every row of the database at `path` (not the one s writes to). The same set of files gives the same tables in any order. Of
+ * two rows with one key an answered one stays, of two equal ones the older. Two that contradict each other are a conflict: handed to
+ * `conflict` in words, and the older stays. One commit a source. */
+int store_merge_from(struct store *s, const char *path, struct store_merge *sum,
+	void (*conflict)(void *user, const char *table, const char *row, const char *what), void *user, char err[ERR_LEN]);
+/* Rows whose identity is not the hash of what they say: changed by hand. bad's non-zero answer ends it and is returned. */
+int store_check_identities(
+	struct store *s, int (*bad)(void *user, const char *table, const char *id), void *user, char err[ERR_LEN]);
+
 /* ---- schema versions ---- */
-enum { STORE_VERSION = 1 }; /* user_version of results/schema.sql */
+enum { STORE_VERSION = 2 }; /* user_version of results/schema.sql */
 struct store_schema {
 	int version;
 	const char *create;         /* makes an empty file the newest version */

@@ -179,7 +179,9 @@ static int batch_step(const struct answering *a, struct pair *p, int n, bool fir
 		if (!logits && too_young(&p[i], &a->job->questions[p[i].question]))
 			logits = mem_new((size_t)n * (size_t)vocab, sizeof *logits);
 	}
+	int64_t start = clock_ns();
 	int rc = active ? forward_run(r->forward, seq, active, NULL, 0, next, logits, err) : 0;
+	r->counters.decode_ns += clock_ns() - start;
 	r->counters.forward_calls += active > 0;
 	r->counters.decode_tokens += first ? 0 : active;
 	for (int i = 0; i < active && !rc; i++) {

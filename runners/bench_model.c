@@ -52,7 +52,8 @@ static int figure_bench(struct model_run *m, const struct figure *f, char err[ER
 	struct bench *b = m->b;
 	double best = INFINITY, peer[PEERS_MAX] = {INFINITY, INFINITY}, s, tokens = f->prompt ? (double)f->prompt : BENCH_DECODE, of_peak;
 	char name[64], with[64];
-	for (int i = 0; i < BENCH_REPEAT; i++) {
+	int64_t begin = clock_ns();
+	for (int i = 0; bench_again(i, begin); i++) {
 		if (figure_run(m, f, &s, err))
 			return -1;
 		best = fmin(best, s);
@@ -197,7 +198,8 @@ static int variants_bench(struct model_run *m, char err[ERR_LEN])
 	}
 	if (!ready)
 		rc = bench_failed(b, "a batch of variants", err);
-	for (int r = 0; r < BENCH_REPEAT && !rc; r++) {
+	int64_t begin = clock_ns();
+	for (int r = 0; bench_again(r, begin) && !rc; r++) {
 		if (!(rc = variants_run(m, &v, 1, &s, err)))
 			one = fmin(one, s);
 		if (!rc && !(rc = variants_run(m, &v, VARIANTS, &s, err)))

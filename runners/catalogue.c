@@ -75,3 +75,14 @@ const char *runner_arch_at(size_t i)
 {
 	return model_arch_at(i);
 }
+
+bool runner_method_trained(const char *method)
+{
+	struct plan_method m;
+	char err[ERR_LEN];
+	if (method_resolve(&m, method, NULL, err))
+		return false;
+	bool trained = (m.scorer && m.scorer->trained) || (m.allocator && m.allocator->trained);
+	method_free(&m);
+	return trained;
+}

@@ -60,6 +60,16 @@ static bool has_flag(const char *flags, const char *name)
 	return has;
 }
 
+bool runner_device_usable(const char *device, char what[DEVICE_NAME_LEN])
+{
+	return device_usable(device, what);
+}
+
+void runner_device_name(const char *device, char name[DEVICE_NAME_LEN])
+{
+	device_resolve(device, name);
+}
+
 void runner_machine(struct runner_machine *m)
 {
 	struct utsname u;
@@ -79,12 +89,12 @@ void runner_machine(struct runner_machine *m)
 	m->avx512bf16 = has_flag(flags, "avx512_bf16");
 	m->amx = has_flag(flags, "amx_tile") && has_flag(flags, "amx_bf16");
 	struct device *d = NULL;
-	if (device_open(&d, &(struct device_options){.name = "auto", .precision = "bf16"}, err)) {
+	if (device_open(&d, &(struct device_options){.name = "cpu", .precision = "bf16"}, err)) {
 		snprintf(m->isa_why, sizeof m->isa_why, "%.127s", err);
 	} else {
 		snprintf(m->isa, sizeof m->isa, "%s", device_isa(d));
 		snprintf(m->isa_why, sizeof m->isa_why, "%s", device_isa_why(d));
 	}
 	device_close(d);
-	snprintf(m->gpu_why, sizeof m->gpu_why, "this build has the CPU backend only");
+	m->gpu = device_usable("cuda", m->gpu_why);
 }

@@ -101,6 +101,11 @@ void prompt_free(struct prompt *p)
 	ids_free(&p->ids);
 }
 
+void prompt_context_sha256(const struct prompt *p, char out[SHA_LEN])
+{
+	sha256_hex(p->ids.v + p->prefix, (size_t)p->context * sizeof *p->ids.v, out);
+}
+
 void prompt_question_free(struct prompt_question *pq)
 {
 	ids_free(&pq->fed);

@@ -82,36 +82,78 @@ static int chat_choose(struct runner *r, const char *name, char err[ERR_LEN])
 }
 
 /* A pair is one only when both read text as the same ids: compared by content, not by the rows of the embedding. */
-static int proxy_check(struct runner *r, const char *proxy, const char *models_dir, char err[ERR_LEN])
+static int pair_check(const struct runner *r, const struct tokenizer *t, char err[ERR_LEN])
+{
+	if (t && r->tokenizer && !strcmp(tokenizer_sha256(t), tokenizer_sha256(r->tokenizer)))
+		return 0;
+	return err_set(err, "%s and %s are no pair: their tokenizers differ", r->path, r->proxy_path);
+}
+
+/* After the target and its device. In turn the proxy has as many threads as the target; overlapped, some of the target's. */
+static int proxy_start(struct runner *r, const struct runner_options *o, char err[ERR_LEN])
 {
 	struct model *m = NULL;
 	struct tokenizer *t = NULL;
-	r->proxy_path = model_find(proxy, models_dir);
-	int rc = model_open(&m, r->proxy_path, err) || tokenizer_open_for(&t, r->proxy_path, m, err) ? -1 : 0;
-	if (!rc && (!t || !r->tokenizer || strcmp(tokenizer_sha256(t), tokenizer_sha256(r->tokenizer))))
-		rc = err_set(err, "%s and %s are no pair: their tokenizers differ", r->path, r->proxy_path);
+	int threads = device_threads(r->device), own = o->proxy_threads;
+	r->proxy_path = model_find(o->proxy, o->models_dir);
+	if (own < 0 || own >= threads)
+		return err_set(err, "%d of %d threads for the proxy: the target needs one at least", own, threads);
+	const char *device = o->proxy_device ? o->proxy_device : o->device ? o->device : "auto";
+	struct device_options d = {.name = device, .precision = o->precision ? o->precision : "bf16", .isa = o->isa, .threads = own ? own : threads,
+		.memory_bytes = r->info.memory_limit_bytes, .kv_offload = o->kv_offload, .low_priority = true};
+	int rc = model_open(&m, r->proxy_path, err) || tokenizer_open_for(&t, r->proxy_path, m, err) || pair_check(r, t, err) ? -1 : 0;
 	tokenizer_close(t);
-	model_close(m);
-	return rc;
+	if (rc)
+		model_close(m);
+	if (rc || proxy_open(&r->proxy, m, &d, own > 0, device_pass_rows(r->device), err))
+		return -1;
+	r->proxy->max_tokens = o->allow_long ? 0 : model_config(m)->max_positions;
+	return 0;
+}
+
+/* "tiny-pair/target" says more than "target". */
+static void name_of(const char *path, const struct model *m, char out[128])
+{
+	char *copy = text_copy(path), *slash = strrchr(copy, '/');
+	const char *parent = NULL;
+	if (slash) {
+		*slash = 0;
+		parent = strrchr(copy, '/') ? strrchr(copy, '/') + 1 : copy;
+	}
+	if (slash && !model_gguf(m) && strncmp(path, "random:", 7))
+		snprintf(out, 128, "%s/%s", parent, slash + 1);
+	else
+		snprintf(out, 128, "%s", slash ? slash + 1 : copy);
+	free(copy);
+}
+
+static void info_fill_proxy(struct runner *r)
+{
+	struct runner_info *i = &r->info;
+	i->proxy_path = r->proxy_path;
+	i->proxy_sha256 = i->proxy_arch = "";
+	if (!r->proxy)
+		return;
+	const struct model_config *c = model_config(r->proxy->model);
+	name_of(r->proxy_path, r->proxy->model, i->proxy_name);
+	i->proxy_sha256 = model_sha256(r->proxy->model);
+	i->proxy_arch = c->arch;
+	i->proxy_params = model_params(r->proxy->model);
+	i->proxy_weight_bytes = forward_weight_bytes(c, r->proxy->device);
+	i->proxy_kv_bytes_per_token = kv_bytes_for(r->proxy->device, c->head_dim, (int64_t)c->layers * c->kv_heads);
+	i->proxy_layers = c->layers;
+	i->proxy_heads = c->heads;
+	i->proxy_kv_heads = c->kv_heads;
+	i->proxy_head_dim = c->head_dim;
+	i->proxy_threads = r->proxy->threads;
 }
 
 static void info_fill(struct runner *r)
 {
 	const struct model_config *c = model_config(r->model);
 	struct runner_info *i = &r->info;
-	char *copy = text_copy(r->path), *slash = strrchr(copy, '/');
-	const char *parent = NULL;
-	if (slash) { /* "tiny-pair/target" says more than "target" */
-		*slash = 0;
-		parent = strrchr(copy, '/') ? strrchr(copy, '/') + 1 : copy;
-	}
-	if (slash && !model_gguf(r->model) && strncmp(r->path, "random:", 7))
-		snprintf(i->name, sizeof i->name, "%s/%s", parent, slash + 1);
-	else
-		snprintf(i->name, sizeof i->name, "%s", slash ? slash + 1 : copy);
-	free(copy);
+	name_of(r->path, r->model, i->name);
 	i->path = r->path;
-	i->proxy_path = r->proxy_path;
 	i->arch = c->arch;
 	i->dtype = device_is_bf16(r->device) ? "bf16" : "fp32";
 	i->chat_template = chat_name(r->chat);
@@ -132,10 +174,11 @@ static void info_fill(struct runner *r)
 	i->hidden = c->hidden;
 	i->vocab = c->vocab;
 	i->threads = device_threads(r->device);
+	i->trained_folder = r->calibration_folder;
+	info_fill_proxy(r);
 }
 
-/* Head tables of kvzip@head live beside the user's other caches. */
-static char *calibration_default(void)
+char *calibration_default(void)
 {
 	const char *own = getenv("KVBENCH_CALIBRATION"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	if (own)
@@ -148,13 +191,15 @@ static int device_start(struct runner *r, const struct runner_options *o, char e
 	int64_t available, cgroup;
 	machine_memory(&available, &cgroup);
 	int64_t limit = cgroup >= 0 && cgroup < available ? cgroup : available;
-	r->info.memory_limit_bytes = o->memory_bytes ? o->memory_bytes : limit;
-	struct device_options d = {o->device ? o->device : "auto", o->precision ? o->precision : "bf16", o->isa, o->threads,
-		r->info.memory_limit_bytes};
+	struct device_options d = {.name = o->device ? o->device : "auto", .precision = o->precision ? o->precision : "bf16", .isa = o->isa,
+		.threads = o->threads, .memory_bytes = o->memory_bytes, .kv_offload = o->kv_offload};
 	if (device_open(&r->device, &d, err))
 		return -1;
+	int64_t gpu = device_free_bytes(r->device); /* -1 = the device's memory is the host's */
+	r->info.memory_limit_bytes = o->memory_bytes ? o->memory_bytes : gpu >= 0 ? gpu : limit;
+	device_limit(r->device, r->info.memory_limit_bytes);
 	const struct model_config *c = model_config(r->model);
-	int64_t need = forward_weight_bytes(c, r->device) + forward_scratch_bytes(c, r->device, RUNNER_ROWS);
+	int64_t need = forward_weight_bytes(c, r->device) + forward_scratch_bytes(c, r->device, device_pass_rows(r->device));
 	if (need > r->info.memory_limit_bytes)
 		return err_set(err, "%s needs %lld bytes for weights and scratch; the limit is %lld (--memory)", r->path, (long long)need,
 			(long long)r->info.memory_limit_bytes);
@@ -166,13 +211,14 @@ int runner_open(struct runner **out, const struct runner_options *o, char err[ER
 	struct runner *r = mem_new(1, sizeof *r);
 	r->path = model_find(o->target, o->models_dir);
 	r->allow_long = o->allow_long;
-	r->calibration_folder = calibration_default();
+	r->weights = trained_store_new();
+	r->calibration_folder = o->weights_dir ? text_copy(o->weights_dir) : calibration_default();
 	if (model_open(&r->model, r->path, err) || tokenizer_open_for(&r->tokenizer, r->path, r->model, err) ||
-		chat_choose(r, o->chat_template, err) || (o->proxy && proxy_check(r, o->proxy, o->models_dir, err)))
+		chat_choose(r, o->chat_template, err))
 		goto fail;
 	if (r->tokenizer && model_check_vocab(r->model, tokenizer_vocab(r->tokenizer), err))
 		goto fail;
-	if (device_start(r, o, err) || forward_open(&r->forward, r->model, r->device, RUNNER_ROWS, err))
+	if (device_start(r, o, err) || forward_open(&r->forward, r->model, r->device, device_pass_rows(r->device), err) || (o->proxy && proxy_start(r, o, err)))
 		goto fail;
 	info_fill(r);
 	*out = r;
@@ -186,6 +232,8 @@ void runner_close(struct runner *r)
 {
 	if (!r)
 		return;
+	trained_store_free(r->weights);
+	proxy_close(r->proxy);
 	forward_close(r->forward);
 	device_close(r->device);
 	tokenizer_close(r->tokenizer);
@@ -194,6 +242,11 @@ void runner_close(struct runner *r)
 	free(r->proxy_path);
 	free(r->calibration_folder);
 	free(r);
+}
+
+bool runner_lost(const struct runner *r)
+{
+	return device_failure(r->device) == DEVICE_STICKY || (r->proxy && device_failure(r->proxy->device) == DEVICE_STICKY);
 }
 
 const struct runner_info *runner_info(const struct runner *r)
@@ -284,17 +337,24 @@ struct runner_estimate runner_estimate(const struct runner *r, int64_t tokens, c
 		kept += variants[v].retained < 1 ? variants[v].retained : 0;
 	struct runner_estimate e = {.weights_bytes = i->weight_bytes,
 		.kv_bytes = kv_bytes_for(r->device, i->head_dim, rows),
-		.scratch_bytes = forward_scratch_bytes(model_config(r->model), r->device, RUNNER_ROWS),
+		.scratch_bytes = forward_scratch_bytes(model_config(r->model), r->device, device_pass_rows(r->device)),
 		.scores_bytes = rows * 2 * (int64_t)sizeof(float) * scorer_count_of(variants, n_variants),
 		.variants_bytes = (int64_t)((double)rows * (double)sizeof(int32_t) * kept) +
 				  kv_bytes_for(r->device, i->head_dim, (max_new + 32) * heads) * n_variants * n_questions,
+		.proxy_bytes = r->proxy ? i->proxy_weight_bytes + forward_scratch_bytes(model_config(r->proxy->model), r->proxy->device, device_pass_rows(r->proxy->device)) +
+						  proxy_pass_bytes(r->proxy, tokens) : 0,
 		.limit_bytes = i->memory_limit_bytes};
-	e.total_bytes = e.weights_bytes + e.kv_bytes + e.scratch_bytes + e.scores_bytes + e.variants_bytes;
+	e.total_bytes = e.weights_bytes + e.kv_bytes + e.scratch_bytes + e.scores_bytes + e.variants_bytes + e.proxy_bytes;
 	return e;
+}
+
+int64_t runner_bytes(const struct runner *r)
+{
+	return device_bytes(r->device) + (r->proxy ? device_bytes(r->proxy->device) : 0);
 }
 
 int64_t runner_peak_bytes(const struct runner *r)
 {
-	int64_t now = device_peak_bytes(r->device);
+	int64_t now = device_peak_bytes(r->device) + (r->proxy ? device_peak_bytes(r->proxy->device) : 0);
 	return now > r->peak_bytes ? now : r->peak_bytes;
 }

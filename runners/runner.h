@@ -13,17 +13,29 @@ struct runner_options {
 	const char *target;      /* folder, .gguf, "random:CONFIG.json[:SEED]", or a name under models_dir (tiny-pair/target) */
 	const char *proxy;       /* NULL = none */
 	const char *models_dir;  /* where names are looked up; NULL = runners/model beside the executable */
-	const char *device;      /* "auto", "cpu" */
+	const char *device;      /* "auto" (a GPU if one is usable, else the CPU), "cpu", "cuda", "cuda:N" */
 	const char *precision;   /* "fp32" | "bf16"; NULL = bf16 */
-	const char *isa;         /* NULL = the best this CPU has; "avx512bf16", "avx512", "avx2", "reference" */
+	const char *isa;         /* NULL = the best this CPU has; "amx", "avx512bf16", "avx512", "avx2", "reference" */
 	int threads;             /* 0 = all cores */
 	int64_t memory_bytes;    /* 0 = min(MemAvailable, cgroup limit) */
 	bool allow_long;         /* contexts beyond the model's max positions: allowed, flagged in the row */
 	const char *chat_template; /* NULL = by the model's own template; "raw" */
+	int proxy_threads;       /* CPU: the proxy runs beside the target's prefill on so many of the threads; 0 = in turn, on all of them */
+	const char *proxy_device; /* NULL = the target's: on a GPU the proxy's work then gives way to the target's */
+	bool kv_offload;         /* GPU: caches live in the host's memory and are streamed by layer */
+	const char *weights_dir; /* where trained files are looked for first; NULL = KVBENCH_CALIBRATION, or the user's cache */
 };
+
+/* Whether a runner could be opened on this device; what: its hardware, or one sentence why not. Needs no runner. */
+enum { DEVICE_NAME_LEN = 128 };
+bool runner_device_usable(const char *device, char what[DEVICE_NAME_LEN]);
+/* What a device is called in results: "auto" is the one that would be opened ("cuda:0", "cpu"); an emulated one says so. */
+void runner_device_name(const char *device, char name[DEVICE_NAME_LEN]);
 
 int runner_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN]);
 void runner_close(struct runner *r); /* NULL is fine */
+/* A device of the runner is lost to this process (a GPU's sticky error): nothing will work here any more, a new process may. */
+bool runner_lost(const struct runner *r);
 
 struct runner_info {
 	char name[128];          /* last part of the path */
@@ -33,6 +45,11 @@ struct runner_info {
 	int64_t params, weight_bytes, kv_bytes_per_token, max_positions, memory_limit_bytes;
 	int layers, heads, kv_heads, head_dim, hidden, vocab, threads;
 	const char *proxy_path;  /* NULL = none */
+	char proxy_name[128];
+	const char *proxy_sha256, *proxy_arch; /* "" = none */
+	int64_t proxy_params, proxy_weight_bytes, proxy_kv_bytes_per_token;
+	int proxy_layers, proxy_heads, proxy_kv_heads, proxy_head_dim, proxy_threads;
+	const char *trained_folder; /* where trained files are looked for, the embedded ones after them */
 };
 const struct runner_info *runner_info(const struct runner *r);
 
@@ -139,7 +156,8 @@ int runner_answer(struct runner *r, const struct runner_job *job, char err[ERR_L
 
 /* Counters since the runner was opened: for tests and `ask` ("one prefill, one pass of each scorer"). */
 struct runner_counters {
-	int64_t prefills, prefill_tokens, scorer_passes, forward_calls, decode_tokens;
+	int64_t prefills, prefill_tokens, scorer_passes, forward_calls, decode_tokens, proxy_passes;
+	int64_t prefill_ns, score_ns, decode_ns; /* of answering; what scorers do inside a prefill counts as scoring */
 };
 struct runner_counters runner_counters(const struct runner *r);
 
@@ -149,8 +167,12 @@ struct runner_timing { /* ns on the monotonic clock; ttft = sum of the six parts
 	int64_t prefill_ns, score_ns, select_ns, compact_ns, question_ns, first_token_ns, ttft_ns;
 	int64_t second_ttft_ns;    /* a second question on the pruned cache: its prefill + first token */
 	int64_t decode_ns;         /* decode_tokens further tokens, end tokens ignored */
+	/* details, in no sum; 0 = the method has none: second_pass, mapper, wait lie in score, allocate in select, gather in compact;
+	 * proxy_prefill in score, or beside the target's prefill where it ran at the same time */
+	int64_t second_pass_ns, proxy_prefill_ns, mapper_ns, wait_ns, allocate_ns, gather_ns;
 	int decode_tokens;
-	int64_t peak_bytes, kv_bytes_before, kv_bytes_after;
+	int64_t peak_bytes, kv_bytes_before, kv_bytes_after; /* peak: the proxy's too, where the method has one */
+	int64_t proxy_peak_bytes, proxy_after_bytes; /* on the proxy's device, weights included; after: when it has scored. 0 = none */
 	int context_tokens;
 	int64_t kept_total;
 };
@@ -159,7 +181,7 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 
 /* What a context of n tokens would need, before anything is allocated. */
 struct runner_estimate {
-	int64_t weights_bytes, kv_bytes, scratch_bytes, scores_bytes, variants_bytes, total_bytes, limit_bytes;
+	int64_t weights_bytes, kv_bytes, scratch_bytes, scores_bytes, variants_bytes, proxy_bytes, total_bytes, limit_bytes;
 };
 struct runner_estimate runner_estimate(const struct runner *r, int64_t context_tokens, const struct runner_variant *variants, int n_variants,
 	int n_questions, int max_new);
@@ -168,6 +190,85 @@ int64_t runner_peak_bytes(const struct runner *r); /* peak of what the runner al
 /* `kvbench calibrate kvzip-head`: the static head table from n seeded contexts (text given by the caller). Writes a
  * safetensors file keyed by the model's hash under the calibration folder; path returned (caller frees). */
 int runner_calibrate_heads(struct runner *r, const char *const *contexts, int n, const char *folder, char **path, char err[ERR_LEN]);
+
+/* `kvbench calibrate iam`: which proxy head each head of the target is most like, from n contexts; as above, for the pair. */
+int runner_calibrate_iam(struct runner *r, const char *const *contexts, int n, const char *folder, char **path, char err[ERR_LEN]);
+
+/* ---- trained methods: what training needs is collected context by context, then trained on, without the models in sight ---- */
+struct runner_collect { /* one context */
+	const struct runner_job *job; /* the context and, for kinds that learn from answers, its questions; no variants, no callbacks but
+				       * stop, progress and user */
+	const char *id, *split;       /* for people: "niah-multikey 1024 c3"; "train" | "eval" */
+	const char *folder;           /* of the shards; must exist */
+	const char *features;         /* proxykv, selfkv: "all,stride:4,last:64": which sums a shard holds; NULL = "all" */
+	const char *made_by;
+};
+/* Writes the shard of one context: FOLDER/<context sha256, first 16>.safetensors. *present: one with all that is asked for was there,
+ * nothing was run. 0, 1 stopped, -1 + err. kind by the function: proxykv (the proxy's sums and the oracle; the target's sums too),
+ * selfkv (the target's sums and the oracle), head-prior (the oracle). */
+int runner_collect_proxykv(struct runner *r, const struct runner_collect *c, bool *present, char err[ERR_LEN]);
+int runner_collect_selfkv(struct runner *r, const struct runner_collect *c, bool *present, char err[ERR_LEN]);
+int runner_collect_head_prior(struct runner *r, const struct runner_collect *c, bool *present, char err[ERR_LEN]);
+/* The context's ids, its questions and the answers the model gives; without questions its last tokens (all three kinds of LKV). */
+int runner_collect_lkv(struct runner *r, const struct runner_collect *c, bool *present, char err[ERR_LEN]);
+
+struct runner_training { /* what is known before the first step; strings live until the call returns */
+	const char *name;        /* of the file to be written */
+	const char *config, *contexts; /* JSON: every setting, defaults filled in; array of the contexts' SHA-256 */
+	uint64_t seed;
+	const char *target_sha256, *proxy_sha256; /* proxy "" = none */
+};
+struct runner_train { /* one file to train */
+	const char *folder;      /* of the shards */
+	const char *options;     /* JSON object; NULL = defaults */
+	const char *out_folder;  /* NULL = where methods look for trained files */
+	const char *made_by;     /* the command, for the file's record */
+	void *user;              /* the callbacks may be NULL */
+	void (*begin)(void *user, const struct runner_training *t);
+	void (*value)(void *user, int64_t step, const char *term, double value);
+	void (*progress)(void *user, const char *phase, int64_t done, int64_t total);
+	bool (*stop)(void *user);
+};
+enum { TRAINED_RATIOS = 5 }; /* .1 .2 .3 .5 .7 */
+struct runner_trained {
+	char *path, *kind;       /* the caller's: runner_trained_free */
+	char sha256[SHA_LEN];
+	int contexts, eval_contexts, steps;
+	int64_t parameters, train_ns;
+	double recall[TRAINED_RATIOS], floor[TRAINED_RATIOS], head_recall[TRAINED_RATIOS]; /* NAN = does not apply; floor: the head prior's */
+};
+void runner_trained_free(struct runner_trained *t);
+/* Trains on the folder's shards of split train, judges on those of split eval, writes the file. The same options, shards and seed give
+ * the same file. 0, 1 stopped (a checkpoint beside the file lets the same call go on), -1 + err. */
+int runner_train_proxykv(struct runner *r, const struct runner_train *t, struct runner_trained *out, char err[ERR_LEN]);
+int runner_train_selfkv(struct runner *r, const struct runner_train *t, struct runner_trained *out, char err[ERR_LEN]);
+int runner_train_head_prior(struct runner *r, const struct runner_train *t, struct runner_trained *out, char err[ERR_LEN]);
+int runner_train_lkv(struct runner *r, const struct runner_train *t, struct runner_trained *out, char err[ERR_LEN]);
+int runner_train_lkv_global(struct runner *r, const struct runner_train *t, struct runner_trained *out, char err[ERR_LEN]);
+int runner_train_kv_mlp(struct runner *r, const struct runner_train *t, struct runner_trained *out, char err[ERR_LEN]);
+
+/* Every trained file there is, for `kvbench list pairs`. */
+struct runner_trained_file {
+	const char *path, *kind, *target_sha256, *proxy_sha256; /* hashes: at least their first 16 digits; proxy "" = none */
+	const char *made_by;     /* "" = not known */
+	int contexts;            /* trained on */
+	bool embedded;
+};
+void runner_trained_each(void (*found)(void *user, const struct runner_trained_file *t), void *user);
+/* A method's effective parameters as runner_method_resolve gives them, and under "files" the SHA-256 (first 16) of each trained file that
+ * it reads with this runner's models: what a cell is known by. A missing file is "". */
+int runner_method_params(const struct runner *r, const char *method, const char *options, char **canonical, char err[ERR_LEN]);
+bool runner_method_trained(const char *method); /* a trained method: head-prior and random stand beside it in every table */
+
+/* `kvbench scores`: the scores of one method for many contexts and what it keeps of each, in a file that "scores:FILE" reads:
+ * "<context sha256>.scores" fp32 [layers, kv_heads, n], ".ids" int32 [n], and for each ratio ".kept@R" int32 rows of the context, all
+ * heads one behind the other, with ".kept_len@R" int32 [layers, kv_heads]. */
+struct runner_scores;
+struct runner_scores *runner_scores_new(void);
+void runner_scores_free(struct runner_scores *s);
+/* variants: one method at one or more ratios. 0, 1 stopped, -1 + err. */
+int runner_scores_add(struct runner_scores *s, struct runner *r, const struct runner_job *job, char err[ERR_LEN]);
+int runner_scores_write(const struct runner_scores *s, const struct runner *r, const char *path, const char *made_by, char err[ERR_LEN]);
 
 /* ---- bench: each figure with the machine's own measured peak beside it ---- */
 #define RUNNER_BENCH_TARGET "random:configs/SmolLM2-135M.json" /* a real shape that needs no download */
@@ -199,7 +300,8 @@ struct runner_machine {
 	int64_t ram_bytes, available_bytes, cgroup_limit_bytes; /* -1 = no cgroup limit */
 	bool avx2, avx512, avx512bf16, amx;
 	char isa[32], isa_why[128];
-	char gpu_why[128];         /* why no GPU is used */
+	bool gpu;                  /* usable: --device auto takes it */
+	char gpu_why[128];         /* its name, or one sentence why none is used */
 };
 void runner_machine(struct runner_machine *m);
 

@@ -7,7 +7,9 @@
 
 #include "runners/methods/method.h"
 #include "runners/model/chat.h"
+#include "runners/proxykv/proxy.h"
 #include "runners/runner.h"
+#include "runners/trained.h"
 
 enum { RUNNER_ROWS = 512 }; /* rows of one pass through the layers */
 
@@ -17,6 +19,8 @@ struct runner {
 	const struct chat_template *chat; /* the model's or the one asked for */
 	struct device *device;
 	struct forward *forward;
+	struct proxy *proxy;              /* NULL = none */
+	struct trained_store *weights;
 	struct runner_info info;
 	struct runner_counters counters;
 	char *path, *proxy_path, *calibration_folder;
@@ -24,6 +28,9 @@ struct runner {
 	bool allow_long;
 	int64_t peak_bytes;               /* before the device's peak was last reset (a timing starts its own) */
 };
+
+/* Where trained files and calibrated tables live unless a runner is told otherwise: beside the user's other caches. Caller frees. */
+char *calibration_default(void);
 
 /* ---- prompt.c ---- */
 /* The ids of one context and of each of its questions. aware questions go into the prompt; what is fed after pruning is the rest. */
@@ -38,6 +45,8 @@ struct prompt_question {
 /* `prompt` for all questions (agnostic) or for question q alone (aware). */
 int prompt_make(struct runner *r, const struct runner_job *job, int q, struct prompt *p, struct prompt_question *pq, char err[ERR_LEN]);
 void prompt_free(struct prompt *p);
+/* Names a context wherever one is looked up or refused: SHA-256 over its ids alone, whatever stands before and after them. */
+void prompt_context_sha256(const struct prompt *p, char out[SHA_LEN]);
 void prompt_question_free(struct prompt_question *pq);
 /* KVzip's repeat prompt for the job's template; ids owned by *store. */
 struct repeat_ids {
@@ -63,6 +72,8 @@ struct session {
 	struct repeat_ids repeat_store;
 	struct repeat_prompt repeat;
 	int64_t prefill_ns, score_ns; /* scoring inside the prefill counts as score */
+	struct proxy_pass *pass;     /* the proxy's run, if a scorer needs one */
+	char context_sha256[SHA_LEN];
 };
 /* 0, 1 = stopped, -1 = failed (err), -2 = does not fit (*oom = bytes asked). */
 int session_open(struct session *s, struct runner *r, const struct runner_job *job, const struct prompt *p, const bool *needed, int64_t *oom,
@@ -82,8 +93,23 @@ struct view {
 int view_make(struct view *out, const struct session *s, int variant, double retained, int *flags, char err[ERR_LEN]);
 void view_free(struct view *v);
 
+/* What the runner's devices hold now, the proxy's too. */
+int64_t runner_bytes(const struct runner *r);
 /* Bytes of a context's session: cache, scores, index lists. */
 int64_t session_bytes(const struct runner *r, int64_t tokens, int n_scorers, int n_views);
+
+/* ---- evict.c ---- */
+/* A context pruned while it is prefilled: a layer is cut before the next is computed, so that no more than one full layer is ever held. */
+struct evicted {
+	struct kv *kv;               /* the pruned cache: prefix, what was kept, what follows the context */
+	int64_t kept_total;          /* context entries */
+	int64_t score_ns, select_ns, compact_ns; /* inside the prefill */
+};
+/* Whether the job's only variant can be pruned so: a scorer that looks at one layer's K and V alone, and budgets that depend on no score. */
+bool evict_applies(const struct runner_job *one);
+/* 0, 1 = stopped, -1 = failed. Free with evict_free in any case. */
+int evict_prefill(struct evicted *out, struct runner *r, const struct runner_job *one, const struct prompt *p, char err[ERR_LEN]);
+void evict_free(struct evicted *e);
 
 /* ---- machine.c ---- */
 int64_t machine_memory(int64_t *available, int64_t *cgroup); /* total; available and cgroup limit left (-1 = none) */

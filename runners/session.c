@@ -65,13 +65,17 @@ static void scoring_share(struct session *s, const struct runner_job *job, int v
 	struct scoring *g = &s->scoring[s->n_scoring];
 	struct runner *r = s->r;
 	*g = (struct scoring){.forward = r->forward, .kv = s->kv, .ids = p->ids.v, .repeat = &s->repeat, .params = m->params,
-		.model_sha256 = r->info.model_sha256, .calibration_folder = r->calibration_folder, .stop = job->stop,
+		.model_sha256 = r->info.model_sha256, .proxy_sha256 = r->info.proxy_sha256, .context_sha256 = s->context_sha256,
+		.calibration_folder = r->calibration_folder, .weights = r->weights, .stop = job->stop,
 		.stop_user = job->user, .layers = r->info.layers, .kv_heads = r->info.kv_heads};
 	prompt_shape_for(m, p->prefix, p->context, p->after, &g->shape);
 	char hex[SHA_LEN];
 	sha256_hex(p->ids.v, p->ids.n * sizeof *p->ids.v, hex);
 	hex[16] = 0;
 	g->seed = strtoull(hex, NULL, 16); /* random scores differ by sample, never by run */
+	if (m->scorer->needs_proxy && r->proxy && !s->pass)
+		s->pass = proxy_pass_new(r->proxy, p->ids.v, p->prefix + p->context, p->prefix, p->context);
+	g->proxy = s->pass;
 	s->scorer[s->n_scoring] = m->scorer;
 	s->scoring_of[v] = s->n_scoring++;
 }
@@ -144,7 +148,8 @@ static int session_prefill(struct session *s, const struct runner_job *job, char
 		const struct scorer *sc = s->scorer[i];
 		watched[i] = (struct watched){s, i};
 		if (sc->observe && !s->scoring_error[i][0])
-			obs[n++] = (struct observer){sc->observes, sc->first_pos ? sc->first_pos(&s->scoring[i]) : 0, watched_layer, &watched[i]};
+			obs[n++] = (struct observer){sc->observes, sc->first_pos ? sc->first_pos(&s->scoring[i]) : 0, watched_layer, &watched[i],
+				sc->layers ? sc->layers(&s->scoring[i]) : 0};
 	}
 	struct poll poll = {job, 0, (int64_t)s->prompt->ids.n, forward_max_rows(s->r->forward)};
 	int64_t start = clock_ns(), scored = s->score_ns;
@@ -152,14 +157,44 @@ static int session_prefill(struct session *s, const struct runner_job *job, char
 	s->prefill_ns = clock_ns() - start - (s->score_ns - scored);
 	s->r->counters.prefills++;
 	s->r->counters.prefill_tokens += (int64_t)s->prompt->ids.n;
+	s->r->counters.prefill_ns += s->prefill_ns;
 	free(obs);
 	free(watched);
 	return rc;
 }
 
+/* Beside the target's prefill the proxy has threads of its own; in turn it runs in proxy_end. */
+static int proxy_begin(struct session *s, char err[ERR_LEN])
+{
+	const struct proxy *p = s->r->proxy;
+	if (!s->pass || !proxy_pass_wanted(s->pass))
+		return 0;
+	if (p->overlapped)
+		device_use_threads(s->r->device, device_threads(s->r->device) - p->threads);
+	return proxy_pass_start(s->pass, err);
+}
+
+/* 1 = stopped. What went wrong in the proxy is told by the scorers that need it. */
+static int proxy_end(struct session *s, const struct runner_job *job)
+{
+	char err[ERR_LEN];
+	if (!s->pass || !proxy_pass_wanted(s->pass))
+		return 0;
+	int64_t start = clock_ns();
+	if (job->progress)
+		job->progress(job->user, "proxy", 0, 1);
+	int rc = proxy_pass_finish(s->pass, job->stop, job->user, err);
+	device_use_threads(s->r->device, 0);
+	s->r->counters.proxy_passes++;
+	s->score_ns += clock_ns() - start;
+	return rc == 1;
+}
+
 /* 1 = stopped; a scorer that fails leaves its sentence and the others go on. */
 static int session_score(struct session *s, const struct runner_job *job)
 {
+	if (proxy_end(s, job))
+		return 1;
 	for (int i = 0; i < s->n_scoring; i++) {
 		int64_t start = clock_ns();
 		if (job->progress)
@@ -179,6 +214,7 @@ int session_open(struct session *s, struct runner *r, const struct runner_job *j
 	char err[ERR_LEN])
 {
 	*s = (struct session){.r = r, .prompt = p};
+	prompt_context_sha256(p, s->context_sha256);
 	methods_resolve(s, job);
 	for (int v = 0; v < s->n_methods; v++)
 		if (method_resolve(&s->method[v], job->variants[v].method, job->variants[v].options, err))
@@ -190,7 +226,8 @@ int session_open(struct session *s, struct runner *r, const struct runner_job *j
 			s->scoring_of[v] = -1;
 		else
 			scoring_share(s, job, v, p);
-	int64_t need = session_bytes(r, (int64_t)p->ids.n, s->n_scoring, s->n_methods), free_bytes = r->info.memory_limit_bytes - device_bytes(r->device);
+	int64_t need = session_bytes(r, (int64_t)p->ids.n, s->n_scoring, s->n_methods), free_bytes = r->info.memory_limit_bytes - runner_bytes(r);
+	need += s->pass ? proxy_pass_bytes(r->proxy, (int64_t)p->ids.n) : 0;
 	if (need > free_bytes || !(s->kv = cache_new(r, (int64_t)p->ids.n))) {
 		*oom = need;
 		err_set(err, "a context of %zu tokens needs %lld bytes for cache, scores and views; %lld are free", p->ids.n, (long long)need,
@@ -198,7 +235,7 @@ int session_open(struct session *s, struct runner *r, const struct runner_job *j
 		return -2;
 	}
 	int rc = scores_begin(s, oom, err);
-	if (rc)
+	if (rc || (rc = proxy_begin(s, err)))
 		return rc;
 	if ((rc = session_prefill(s, job, err)))
 		return rc;
@@ -207,6 +244,11 @@ int session_open(struct session *s, struct runner *r, const struct runner_job *j
 
 void session_close(struct session *s)
 {
+	if (s->r)
+		s->r->counters.score_ns += s->score_ns;
+	proxy_pass_free(s->pass); /* first: a run that was given up still looks at the scorers */
+	if (s->pass)
+		device_use_threads(s->r->device, 0);
 	for (int i = 0; i < s->n_scoring; i++) {
 		if (s->scorer[i]->end)
 			s->scorer[i]->end(&s->scoring[i]);

@@ -61,6 +61,7 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 	struct session s = {0};
 	struct view view = {0};
 	struct kv *pruned = NULL, *tail = NULL;
+	struct evicted early = {0};
 	int64_t oom = 0, start, mark;
 	int32_t next = -1;
 	int flags = 0, rc = -1;
@@ -71,19 +72,35 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 		goto done;
 	r->peak_bytes = runner_peak_bytes(r);
 	device_peak_reset(r->device);
+	if (r->proxy)
+		device_peak_reset(r->proxy->device);
 	if (!(tail = cache_new(r, (int64_t)pq.fed.n + decode_tokens + 1))) {
 		err_set(err, "no memory for the answer's own cache");
 		goto done;
 	}
 	start = clock_ns();
-	if (session_open(&s, r, &one, &prompt, NULL, &oom, err))
+	bool by_layer = evict_applies(&one);
+	if (by_layer ? evict_prefill(&early, r, &one, &prompt, err) : session_open(&s, r, &one, &prompt, NULL, &oom, err))
 		goto done;
 	mark = lap(start, &out->prefill_ns);
 	out->score_ns = s.score_ns;
+	for (int i = 0; i < s.n_scoring; i++)
+		out->mapper_ns += s.scoring[i].mapper_ns;
+	if (s.pass) {
+		out->proxy_prefill_ns = proxy_pass_ns(s.pass);
+		out->wait_ns = proxy_pass_wait_ns(s.pass);
+	}
 	out->prefill_ns -= s.score_ns;
-	if (view_make(&view, &s, 0, one.variants->retained, &flags, err))
-		goto done;
-	mark = lap(mark, &out->select_ns);
+	if (by_layer) {
+		out->score_ns = early.score_ns;
+		out->select_ns = early.select_ns;
+		out->compact_ns = early.compact_ns;
+		out->prefill_ns -= early.score_ns + early.select_ns + early.compact_ns;
+	} else {
+		if (view_make(&view, &s, 0, one.variants->retained, &flags, err))
+			goto done;
+		mark = lap(mark, &out->select_ns);
+	}
 	if (view.kept) {
 		if (!(pruned = compact(r, s.kv, view.kept))) {
 			err_set(err, "compaction: %s", device_error(r->device));
@@ -91,7 +108,7 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 		}
 		mark = lap(mark, &out->compact_ns);
 	}
-	const struct kv *context = pruned ? pruned : s.kv;
+	const struct kv *context = by_layer ? early.kv : pruned ? pruned : s.kv;
 	int64_t pos0 = (int64_t)prompt.ids.n;
 	if (question_run(r, context, tail, &pq.fed, pos0, &next, err))
 		goto done;
@@ -99,10 +116,12 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 	out->first_token_ns = forward_head_ns(r->forward);
 	out->question_ns -= out->first_token_ns;
 	out->ttft_ns = mark - start;
-	out->peak_bytes = device_peak_bytes(r->device);
-	out->kv_bytes_before = kv_bytes(s.kv);
+	out->proxy_peak_bytes = s.pass ? device_peak_bytes(r->proxy->device) : 0;
+	out->proxy_after_bytes = s.pass ? device_bytes(r->proxy->device) : 0;
+	out->peak_bytes = device_peak_bytes(r->device) + out->proxy_peak_bytes;
+	out->kv_bytes_before = kv_bytes_for(r->device, r->info.head_dim, (int64_t)prompt.ids.n * r->info.layers * r->info.kv_heads);
 	out->kv_bytes_after = kv_bytes(context);
-	out->kept_total = view.kept_total;
+	out->kept_total = by_layer ? early.kept_total : view.kept_total;
 	out->context_tokens = prompt.context;
 	kv_truncate(tail, 0);
 	mark = clock_ns();
@@ -117,6 +136,7 @@ done:
 	kv_free(tail);
 	kv_free(pruned);
 	view_free(&view);
+	evict_free(&early);
 	session_close(&s);
 	prompt_question_free(&pq);
 	prompt_free(&prompt);

@@ -10,7 +10,7 @@ mapfile -t above < <(find tasks results report -name '*.[ch]')
 mapfile -t runners < <(find runners -name '*.[ch]' -o -name '*.cu')
 mapfile -t methods < <(find runners/methods -name '*.[ch]')
 mapfile -t harness < <(find harness -name '*.[ch]')
-mapfile -t no_store < <(find harness runners tasks results report -name '*.[ch]' ! -path results/store.c)
+mapfile -t no_store < <(find harness runners tasks results report -name '*.[ch]' ! -path 'results/store*')
 mapfile -t no_hub < <(find harness runners tasks results report -name '*.[ch]' ! -name 'hub*' ! -name 'remote*')
 mapfile -t no_cuda < <(find harness runners tasks results report -name '*.[ch]' ! -path 'runners/device/cuda/*')
 mapfile -t base < <(find harness/base -name '*.[ch]')
@@ -19,7 +19,7 @@ rule 'runners never include results, tasks, report' '#include "(results|tasks|re
 rule 'runners take only harness/base from the harness' '#include "harness/[^b]' "${runners[@]}" "${above[@]}"
 rule 'the harness sees runners through runner.h only' '#include "runners/(model|device|forward|methods|proxykv|lkv)/' "${harness[@]}"
 rule 'methods never see CUDA or a CPU kernel' '#include "runners/device/(cpu|cuda)/' "${methods[@]}"
-rule 'only results/store.c includes sqlite3.h' '#include <sqlite3.h>' "${no_store[@]}"
+rule 'only results/store*.c includes sqlite3.h' '#include <sqlite3.h>' "${no_store[@]}"
 rule 'only the hub client includes curl' '#include <curl/' "${no_hub[@]}"
 rule 'only device/cuda includes CUDA headers' '#include <(cuda|cublas)' "${no_cuda[@]}"
 rule 'harness/base is a leaf' '#include "(harness/[^b]|runners|tasks|results|report)' "${base[@]}"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages kvbench needs and that are missing, and says which. `setup.sh fuzz` adds clang's fuzzer.
 set -euo pipefail
-need=(gcc make git libjansson-dev libsqlite3-dev libpcre2-dev libutf8proc-dev libssl-dev libcmocka-dev libcurl4-openssl-dev libzip-dev python3-jieba)
+need=(gcc g++ make git libjansson-dev libsqlite3-dev libpcre2-dev libutf8proc-dev libssl-dev libcmocka-dev libcurl4-openssl-dev libzip-dev python3-jieba)
 [ "${1:-}" = fuzz ] && need+=(clang libclang-rt-14-dev)
 missing=()
 for p in "${need[@]}"; do

@@ -1,19 +1,13 @@
-/* device.c: opens the CPU, chooses its kernels once, counts its memory.
- *
- * Choice: the best table this CPU can run. Between avx512bf16 and avx512 a short timing decides: vdpbf16ps runs at half the
- * FLOP/s of fp32 FMA on Intel's cores and at twice on Zen 4. */
-#include "runners/device/cpu/cpu.h"
+/* device.c: opens a device by name, counts its memory, keeps its last error. Queues, events and whatever else needs no check are
+ * handed to the backend here; operations in ops.c. */
+#include "runners/device/backend.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
-static const int64_t HUGE_PAGE = 2 << 20;
-
-/* ---- memory ---- */
+/* ---- errors and memory ---- */
 
 int device_fail(struct device *d, const char *fmt, ...)
 {
@@ -21,201 +15,173 @@ int device_fail(struct device *d, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(d->error, sizeof d->error, fmt, ap);
 	va_end(ap);
-	d->oom = false;
+	d->failure = DEVICE_REFUSED;
 	return -1;
 }
 
-void *device_alloc(struct device *d, int64_t bytes)
+static void fail_memory(struct device *d, int64_t bytes)
 {
-	void *p = NULL;
-	bytes = round_up(bytes > 0 ? bytes : 1, 64);
-	bool huge = bytes >= HUGE_PAGE;
-	if ((d->limit && bytes > d->limit - d->bytes) || posix_memalign(&p, huge ? (size_t)HUGE_PAGE : 64, (size_t)bytes)) {
-		device_fail(d, "out of memory: asked for %lld bytes with %lld in use, limit %lld", (long long)bytes,
-			(long long)d->bytes, (long long)d->limit);
-		d->oom = true;
-		d->oom_bytes = bytes;
+	char there[64] = "";
+	d->oom_bytes = bytes;
+	d->oom_free = d->backend->free_bytes(d);
+	if (d->oom_free >= 0)
+		snprintf(there, sizeof there, ", %lld free on the device", (long long)d->oom_free);
+	device_fail(d, "out of memory: asked for %lld bytes with %lld in use, limit %lld%s", (long long)bytes,
+		(long long)d->bytes, (long long)d->limit, there);
+	d->failure = DEVICE_MEMORY;
+}
+
+static int64_t counted(int64_t bytes)
+{
+	return round_up(bytes > 0 ? bytes : 1, 64);
+}
+
+static void *alloc(struct device *d, int64_t bytes, bool cache)
+{
+	bytes = counted(bytes);
+	bool host = cache && cache_on_host(d, bytes);
+	void *p = !host && d->limit && bytes > d->limit - d->bytes ? NULL : d->backend->alloc(d, bytes, cache);
+	if (!p) {
+		if (d->failure != DEVICE_STICKY)
+			fail_memory(d, bytes);
 		return NULL;
 	}
-	if (huge)
-		madvise(p, (size_t)bytes, MADV_HUGEPAGE); /* a wish: nothing depends on it */
-	d->bytes += bytes;
+	d->bytes += host ? 0 : bytes;
 	if (d->bytes > d->peak_bytes)
 		d->peak_bytes = d->bytes;
 	return p;
 }
 
-void device_free(struct device *d, void *p, int64_t bytes)
+static void release(struct device *d, void *p, int64_t bytes, bool cache)
 {
 	if (!p)
 		return;
-	free(p);
-	d->bytes -= round_up(bytes > 0 ? bytes : 1, 64);
+	d->backend->free(d, p, counted(bytes), cache);
+	d->bytes -= cache && cache_on_host(d, counted(bytes)) ? 0 : counted(bytes);
 }
 
-void *device_scratch(struct device *d, int thread)
+void *device_alloc(struct device *d, int64_t bytes)
 {
-	return (char *)d->scratch + (int64_t)thread * SCRATCH_BYTES;
+	return alloc(d, bytes, false);
+}
+void device_free(struct device *d, void *p, int64_t bytes)
+{
+	release(d, p, bytes, false);
+}
+void *device_alloc_cache(struct device *d, int64_t bytes)
+{
+	return alloc(d, bytes, true);
+}
+void device_free_cache(struct device *d, void *p, int64_t bytes)
+{
+	release(d, p, bytes, true);
 }
 
-/* ---- choice of kernels ---- */
+/* ---- by name ---- */
 
-static bool have_avx2(void)
+/* The backend of a name and the device's index; NULL = no such name. */
+static const struct backend *backend_named(const char *name, int *index)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-}
-static bool have_avx512(void)
-{
-	return have_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-static bool have_avx512bf16(void)
-{
-	return have_avx512() && __builtin_cpu_supports("avx512bf16");
-}
-static bool have_any(void)
-{
-	return true;
-}
-
-/* Best first. kernels NULL: the place of a path that is not built in. */
-static const struct choice {
-	const char *name;
-	const struct cpu_kernels *kernels;
-	bool (*supported)(void);
-} choices[] = {
-	{"amx", NULL, NULL},
-	{"avx512bf16", &kernels_avx512bf16, have_avx512bf16},
-	{"avx512", &kernels_avx512, have_avx512},
-	{"avx2", &kernels_avx2, have_avx2},
-	{"reference", &kernels_reference, have_any},
-};
-enum { CHOICES = sizeof choices / sizeof *choices };
-
-static int64_t thread_ns(void) /* of this thread: other programs on the machine do not count */
-{
-	struct timespec t;
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Best rates of both loops, measured by turns: a core wakes its wide units only after some microseconds. About 0.3 ms. */
-static double dot_over_fma(const struct cpu_kernels *k)
-{
-	double fma = 0, dot = 0;
-	for (int i = 0; i < 10; i++) {
-		int64_t t0 = thread_ns();
-		double f = k->peak_fma(4000);
-		int64_t t1 = thread_ns();
-		double b = k->peak_dot(4000);
-		int64_t t2 = thread_ns();
-		fma = t1 > t0 ? fmax(fma, f / (double)(t1 - t0)) : fma;
-		dot = t2 > t1 ? fmax(dot, b / (double)(t2 - t1)) : dot;
-	}
-	return fma > 0 ? dot / fma : 0;
-}
-
-static const struct cpu_kernels *choose_named(const char *name, char why[128], char err[ERR_LEN])
-{
-	for (int i = 0; i < CHOICES; i++) {
-		const struct choice *c = &choices[i];
-		if (strcmp(c->name, name))
-			continue;
-		if (!c->kernels)
-			err_set(err, "instruction set \"%s\" is not built in", name);
-		else if (!c->supported())
-			err_set(err, "this CPU lacks the instruction set \"%s\"", name);
-		else {
-			snprintf(why, 128, "asked for");
-			return c->kernels;
-		}
+	char *end;
+	*index = 0;
+	if (!strcmp(name, "cpu"))
+		return &backend_cpu;
+	if (!strcmp(name, "cuda"))
+		return &backend_cuda;
+	if (strncmp(name, "cuda:", 5) || name[5] < '0' || name[5] > '9')
 		return NULL;
-	}
-	err_set(err, "unknown instruction set \"%s\"; there are avx512bf16, avx512, avx2, reference", name);
-	return NULL;
+	long n = strtol(name + 5, &end, 10);
+	if (*end || n > 1023)
+		return NULL;
+	*index = (int)n;
+	return &backend_cuda;
 }
 
-static const struct cpu_kernels *choose_best(bool bf16, char why[128])
+bool device_usable(const char *name, char what[DEVICE_WHAT])
 {
-	for (int i = 0; i < CHOICES; i++) {
-		const struct choice *c = &choices[i];
-		if (!c->kernels || !c->supported())
-			continue;
-		if (!c->kernels->peak_dot) {
-			snprintf(why, 128, "the best this CPU has");
-			return c->kernels;
-		}
-		if (!bf16)
-			continue; /* nothing in it for fp32 */
-		double ratio = dot_over_fma(c->kernels);
-		if (ratio > 1) {
-			snprintf(why, 128, "vdpbf16ps measured at %.1f x fp32 FMA", ratio);
-			return c->kernels;
-		}
-		snprintf(why, 128, "vdpbf16ps measured at %.1f x fp32 FMA: bf16 is widened", ratio);
-		return choices[i + 1].kernels;
-	}
-	return &kernels_reference;
+	int index;
+	if (!strcmp(name, "auto"))
+		return backend_cuda.usable(0, what) || backend_cpu.usable(0, what);
+	const struct backend *b = backend_named(name, &index);
+	if (b)
+		return b->usable(index, what);
+	snprintf(what, DEVICE_WHAT, "unknown device \"%.32s\"", name);
+	return false;
 }
 
-/* ---- device ---- */
+void device_resolve(const char *name, char out[DEVICE_WHAT])
+{
+	char what[DEVICE_WHAT];
+	int index;
+	if (!strcmp(name, "auto"))
+		name = backend_cuda.usable(0, what) ? "cuda" : "cpu";
+	if (backend_named(name, &index) != &backend_cuda)
+		snprintf(out, DEVICE_WHAT, "%s", name);
+	else
+		snprintf(out, DEVICE_WHAT, "%s:%d", backend_cuda.usable(index, what) && !strncmp(what, "emulated", 8) ? "emulated" : "cuda", index);
+}
 
 int device_open(struct device **out, const struct device_options *o, char err[ERR_LEN])
 {
 	*out = NULL;
 	const char *name = o->name ? o->name : "auto", *precision = o->precision ? o->precision : "bf16";
-	if (strcmp(name, "auto") && strcmp(name, "cpu"))
-		return err_set(err, "unknown device \"%s\"; there are auto, cpu", name);
+	char what[DEVICE_WHAT];
+	if (!strcmp(name, "auto"))
+		name = backend_cuda.usable(0, what) ? "cuda" : "cpu";
+	int index;
+	const struct backend *b = backend_named(name, &index);
+	if (!b)
+		return err_set(err, "unknown device \"%s\"; there are auto, cpu, cuda, cuda:N", name);
 	if (strcmp(precision, "bf16") && strcmp(precision, "fp32"))
 		return err_set(err, "unknown precision \"%s\"; there are bf16, fp32", precision);
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	int threads = o->threads > 0 ? o->threads : cores > 0 ? (int)cores : 1;
+	struct pool *pool = pool_new(threads);
+	if (!pool)
+		return err_set(err, "cannot start %d threads", threads);
+	*out = b->open(o, index, pool, err);
+	if (!*out)
+		pool_free(pool);
+	return *out ? 0 : -1;
+}
 
-	struct device *d = mem_new(1, sizeof *d);
+void device_head(struct device *d, const struct backend *b, const struct device_options *o, struct pool *pool)
+{
+	d->backend = b;
+	d->pool = pool;
 	d->limit = o->memory_bytes;
-	d->bf16 = !strcmp(precision, "bf16");
-	d->kernels = o->isa ? choose_named(o->isa, d->why, err) : choose_best(d->bf16, d->why);
-	if (!d->kernels)
-		goto fail;
-	if (!(d->pool = pool_new(threads))) {
-		err_set(err, "cannot start %d threads", threads);
-		goto fail;
-	}
-	if (!(d->scratch = device_alloc(d, (int64_t)threads * SCRATCH_BYTES))) {
-		err_set(err, "opening the CPU: %s", d->error);
-		goto fail;
-	}
-	*out = d;
-	return 0;
-fail:
-	device_close(d);
-	return -1;
+	d->low_priority = o->low_priority;
+	d->bf16 = !o->precision || !strcmp(o->precision, "bf16");
 }
 
 void device_close(struct device *d)
 {
 	if (!d)
 		return;
-	if (d->pool)
-		device_free(d, d->scratch, (int64_t)pool_threads(d->pool) * SCRATCH_BYTES);
-	device_free(d, d->shared, d->shared_bytes);
-	pool_free(d->pool);
-	free(d);
+	struct pool *pool = d->pool;
+	d->backend->close(d);
+	pool_free(pool);
 }
+
+/* ---- what a device says of itself ---- */
 
 const char *device_name(const struct device *d)
 {
-	(void)d;
-	return "cpu";
+	return d->name;
 }
 const char *device_isa(const struct device *d)
 {
-	return d->kernels->name;
+	return d->isa;
 }
 const char *device_isa_why(const struct device *d)
 {
 	return d->why;
 }
+void device_use_threads(struct device *d, int n)
+{
+	pool_use(d->pool, n);
+}
+
 int device_threads(const struct device *d)
 {
 	return pool_threads(d->pool);
@@ -236,19 +202,44 @@ void device_peak_reset(struct device *d)
 {
 	d->peak_bytes = d->bytes;
 }
+int64_t device_free_bytes(struct device *d)
+{
+	return d->backend->free_bytes(d);
+}
+void device_limit(struct device *d, int64_t bytes)
+{
+	d->limit = bytes;
+}
+int device_pass_rows(const struct device *d)
+{
+	return d->pass_rows;
+}
 const char *device_error(const struct device *d)
 {
 	return d->error;
 }
+enum device_failure device_failure(const struct device *d)
+{
+	return d->failure;
+}
 int64_t device_scratch_bytes(const struct device *d, int64_t max_k)
 {
-	return (int64_t)pool_threads(d->pool) * SCRATCH_BYTES + LINEAR_GROUP * round_up(max_k, 2) * 4;
+	return d->backend->scratch_bytes(d, max_k);
 }
 bool device_oom(const struct device *d, int64_t *asked)
 {
+	bool oom = d->failure == DEVICE_MEMORY;
 	if (asked)
-		*asked = d->oom ? d->oom_bytes : 0;
-	return d->oom;
+		*asked = oom ? d->oom_bytes : 0;
+	return oom;
+}
+int64_t device_oom_free(const struct device *d)
+{
+	return d->failure == DEVICE_MEMORY ? d->oom_free : -1;
+}
+void device_peaks(struct device *d, struct device_peaks *p)
+{
+	d->backend->peaks(d, p);
 }
 
 struct host_loop {
@@ -266,23 +257,53 @@ void device_parallel(struct device *d, int64_t n, void (*fn)(void *arg, int64_t 
 	pool_run(d->pool, n, host_loop_item, &(struct host_loop){fn, arg});
 }
 
-/* A CPU queue runs at once: nothing is ever waiting in it. */
+/* ---- queues and events ---- */
+
 struct queue *queue_new(struct device *d)
 {
-	struct queue *q = mem_new(1, sizeof *q);
-	q->d = d;
-	return q;
+	return d->backend->queue_new(d, d->low_priority);
+}
+struct queue *queue_new_low(struct device *d)
+{
+	return d->backend->queue_new(d, true);
 }
 void queue_free(struct queue *q)
 {
-	free(q);
+	if (q)
+		q->d->backend->queue_free(q);
 }
 int queue_sync(struct queue *q)
 {
-	(void)q;
-	return 0;
+	return q->d->backend->queue_sync(q);
 }
 struct device *queue_device(struct queue *q)
 {
 	return q->d;
+}
+struct event *event_new(struct device *d)
+{
+	return d->backend->event_new(d);
+}
+void event_free(struct event *e)
+{
+	if (e)
+		e->d->backend->event_free(e);
+}
+int queue_event_record(struct queue *q, struct event *e)
+{
+	if (q->d != e->d)
+		return device_fail(q->d, "queue_event_record: the event belongs to %s", e->d->name);
+	return q->d->backend->event_record(q, e);
+}
+int queue_event_wait(struct queue *q, struct event *e)
+{
+	if (q->d->backend != e->d->backend)
+		return e->d->backend->event_sync(e);
+	return q->d->backend->event_wait(q, e);
+}
+int event_elapsed(struct event *from, struct event *to, int64_t *ns)
+{
+	if (from->d != to->d)
+		return device_fail(to->d, "event_elapsed: events of %s and %s", from->d->name, to->d->name);
+	return to->d->backend->event_elapsed(from, to, ns);
 }

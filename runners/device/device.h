@@ -1,6 +1,6 @@
 /* device.h: the one border between the forward pass and the machine: opaque tensors and about thirty operations.
  *
- * The CPU implements it (cpu/, one operation a file); CUDA will implement the same header. Written for both:
+ * The CPU (cpu/) and CUDA (cuda/) implement it, one operation a file; which one is chosen when a device is opened. Written for both:
  * - work is put on a queue and runs in the order it was put there; queue_sync waits. A CPU queue runs at once.
  * - memory behind a tensor, weight, kv or kept belongs to the device; the host reads and writes it by tensor_read/_write only.
  * - operations never allocate what outlives them and never block on the host, unless their comment says "synchronises".
@@ -20,11 +20,12 @@
 
 enum {
 	ATTN_BLOCK = 128, /* keys a block of online softmax */
-	ATTN_PART = 512   /* keys whose softmax is computed on its own; parts are merged in ascending order */
+	ATTN_PART = 1024  /* keys whose softmax is computed on its own; parts are merged in ascending order */
 };
 
 struct device;
 struct queue;
+struct event;
 struct tensor;  /* [rows, cols] of the device's activation type (fp32 on the CPU) */
 struct weight;  /* [n, k] packed for y = x W^T */
 struct kv;      /* K and V of all layers: rows of head_dim for each (layer, KV head), each with its own capacity and length */
@@ -32,37 +33,70 @@ struct kept;    /* index lists for each (layer, KV head): a view of a kv */
 
 /* ---- device ---- */
 struct device_options {
-	const char *name;       /* "auto", "cpu" */
+	const char *name;       /* "auto" (a GPU if one is usable, else the CPU), "cpu", "cuda" (= "cuda:0"), "cuda:N" */
 	const char *precision;  /* "fp32" | "bf16" */
 	const char *isa;        /* NULL = best; see runner.h */
 	int threads;            /* 0 = all cores */
 	int64_t memory_bytes;   /* allocations beyond this fail with out of memory; 0 = no limit */
+	bool kv_offload;        /* caches live in pinned host memory and are streamed by layer; the CPU: no meaning */
+	bool low_priority;      /* all its queues give way to others of the same GPU (a proxy beside its target) */
 };
+enum { DEVICE_WHAT = 128 }; /* size of a line about a device */
+/* Whether the device of this name could be opened here; what: its hardware, or one sentence why not. */
+bool device_usable(const char *name, char what[DEVICE_WHAT]);
+/* device_name() of the device this name stands for, without opening it: "auto" is decided, an emulated GPU is called so. */
+void device_resolve(const char *name, char out[DEVICE_WHAT]);
 int device_open(struct device **out, const struct device_options *o, char err[ERR_LEN]);
 void device_close(struct device *d);
-const char *device_name(const struct device *d);     /* "cpu" */
-const char *device_isa(const struct device *d);      /* "avx512" */
+const char *device_name(const struct device *d);     /* "cpu", "cuda:0" */
+const char *device_isa(const struct device *d);      /* kernel path: "avx512", "sm_90" */
 const char *device_isa_why(const struct device *d);
 int device_threads(const struct device *d);
+void device_use_threads(struct device *d, int n); /* from the next operation on only so many take part; 0 = all */
 bool device_is_bf16(const struct device *d);
-int64_t device_bytes(const struct device *d);        /* allocated now */
+int64_t device_bytes(const struct device *d);        /* allocated now; without caches that live on the host (kv_offload) */
 int64_t device_peak_bytes(const struct device *d);
 void device_peak_reset(struct device *d);            /* peak = now */
+int64_t device_free_bytes(struct device *d);         /* what the device itself still has; -1 = its memory is the host's */
+void device_limit(struct device *d, int64_t bytes);  /* sets memory_bytes anew */
+int device_pass_rows(const struct device *d);        /* rows of one pass through a model that suit it */
 const char *device_error(const struct device *d);    /* last failure; "" = none */
 /* What the device itself holds once a linear layer of max_k columns has run: scratch of the threads, packed rows. For estimates. */
 int64_t device_scratch_bytes(const struct device *d, int64_t max_k);
 bool device_oom(const struct device *d, int64_t *asked); /* the last failure was memory; bytes asked for */
+int64_t device_oom_free(const struct device *d);         /* bytes that were free then; -1 = not known */
+enum device_failure {
+	DEVICE_FINE,
+	DEVICE_REFUSED, /* wrong arguments, or one call failed: the next may work */
+	DEVICE_MEMORY,  /* out of memory: free something, ask for less */
+	DEVICE_STICKY   /* the device is lost to this process: every later call fails the same way */
+};
+enum device_failure device_failure(const struct device *d); /* of the last failure */
 /* Host loops (scorers): runs fn(arg, i) for i in [0,n) on the device's thread pool; returns when all are done. */
 void device_parallel(struct device *d, int64_t n, void (*fn)(void *arg, int64_t i), void *arg);
 
-struct queue *queue_new(struct device *d);
+struct queue *queue_new(struct device *d);              /* NULL = refused (device_error) */
+struct queue *queue_new_low(struct device *d);          /* the same, giving way to the others (a proxy beside its target) */
 void queue_free(struct queue *q);
 int queue_sync(struct queue *q);
 struct device *queue_device(struct queue *q);
 
+/* A mark in a queue. A queue that waits for it does nothing more until all that was put before the mark is done; the host goes on.
+ * On the CPU a queue is never behind, so that only the times are left. Events and queues may belong to different devices. */
+struct event *event_new(struct device *d); /* NULL = refused */
+void event_free(struct event *e);
+int queue_event_record(struct queue *q, struct event *e);
+int queue_event_wait(struct queue *q, struct event *e);
+int event_elapsed(struct event *from, struct event *to, int64_t *ns); /* device time between two marks. Synchronises on `to` */
+
 /* ---- memory ---- */
 struct tensor *tensor_new(struct device *d, int64_t rows, int64_t cols); /* NULL = out of memory. Not zeroed */
 void tensor_free(struct tensor *t);
+/* What only linear layers read, in the form the device multiplies best. Written by op_rmsnorm, op_attention, op_linear_swiglu and
+ * op_gather_rows (from another operand of as many columns); read by op_linear, op_linear_swiglu and op_gather_rows. Freed by
+ * tensor_free. */
+struct tensor *operand_new(struct device *d, int64_t rows, int64_t cols);
+int64_t operand_bytes(const struct device *d, int64_t rows, int64_t cols); /* what operand_new will take */
 int64_t tensor_rows(const struct tensor *t);
 int64_t tensor_cols(const struct tensor *t);
 int tensor_write(struct queue *q, struct tensor *t, int64_t row0, int64_t rows, const float *host); /* host is copied */
@@ -80,7 +114,7 @@ int64_t weight_bytes(const struct device *d, int64_t n, int64_t k); /* what weig
 int op_embed(struct queue *q, struct tensor *out, const struct weight *table, const int32_t *ids, int64_t rows); /* ids: host */
 int op_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, int64_t rows);
 /* out[r, c] = (add ? out[r, c] : 0) + bias[col0 + c] + sum_k x[r, k] W[col0 + c, k], c < cols. bias [1, n] or NULL.
- * col0 is a multiple of 32. */
+ * col0 is a multiple of 32; rows of `out` longer than cols keep the rest. */
 int op_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias, int64_t col0,
 	int64_t cols, bool add, int64_t rows);
 /* RMSNorm over each head's d channels with one weight [1, d] (Qwen3). x [rows, >= col0 + heads*d], in place from column col0. */
@@ -89,8 +123,10 @@ int op_head_norm(struct queue *q, struct tensor *x, int64_t col0, int heads, int
 int op_rope_table(struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows);
 /* Rotates halves (t with t + d/2) of `heads` heads from column col0, in place. */
 int op_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows);
-/* out[r, i] = silu(gate_up[r, i]) * gate_up[r, f + i] */
-int op_swiglu(struct queue *q, struct tensor *out, const struct tensor *gate_up, int64_t f, int64_t rows);
+/* Rows of gate and up stand in W by turns of SWIGLU_TURN: out[r, i] = silu(y[r, g]) * y[r, g + SWIGLU_TURN] with y = x W^T and
+ * g = i / SWIGLU_TURN * 2 SWIGLU_TURN + i % SWIGLU_TURN, i < n / 2. n is a multiple of 2 SWIGLU_TURN. */
+enum { SWIGLU_TURN = 16 };
+int op_linear_swiglu(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, int64_t rows);
 int op_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_col, const struct tensor *x, int64_t row, int64_t col, int64_t rows,
 	int64_t cols);
 int op_gather_rows(struct queue *q, struct tensor *out, const struct tensor *x, const int32_t *rows, int64_t n); /* rows: host */

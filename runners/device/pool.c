@@ -21,6 +21,7 @@ struct pool {
 	_Atomic int64_t n, base, done;
 	_Atomic(pool_fn) fn;
 	_Atomic(void *) arg;
+	_Atomic int used; /* threads that take part */
 	_Alignas(64) pthread_mutex_t lock;
 	pthread_cond_t wake, finished;
 	bool stop; /* under lock */
@@ -58,9 +59,9 @@ static void work(struct pool *p, int thread)
 	}
 }
 
-static bool has_work(struct pool *p)
+static bool has_work(struct pool *p, int thread)
 {
-	return (int64_t)(uint32_t)atomic_load(&p->ticket) < atomic_load(&p->n);
+	return thread < atomic_load(&p->used) && (int64_t)(uint32_t)atomic_load(&p->ticket) < atomic_load(&p->n);
 }
 
 static void *thread_main(void *arg)
@@ -69,10 +70,10 @@ static void *thread_main(void *arg)
 	struct pool *p = s.pool;
 	free(arg);
 	for (;;) {
-		for (int i = 0; i < SPINS && !has_work(p); i++)
+		for (int i = 0; i < SPINS && !has_work(p, s.thread); i++)
 			pause_briefly();
 		pthread_mutex_lock(&p->lock);
-		while (!p->stop && !has_work(p))
+		while (!p->stop && !has_work(p, s.thread))
 			pthread_cond_wait(&p->wake, &p->lock);
 		bool stop = p->stop;
 		pthread_mutex_unlock(&p->lock);
@@ -104,6 +105,7 @@ struct pool *pool_new(int threads)
 		pool_free(p);
 		return NULL;
 	}
+	pool_use(p, 0);
 	return p;
 }
 
@@ -122,6 +124,11 @@ void pool_free(struct pool *p)
 	pthread_mutex_destroy(&p->lock);
 	free(p->ids);
 	free(p);
+}
+
+void pool_use(struct pool *p, int threads)
+{
+	atomic_store(&p->used, threads > 0 && threads < p->threads ? threads : p->threads);
 }
 
 int pool_threads(const struct pool *p)
@@ -156,7 +163,7 @@ static void run_piece(struct pool *p, int64_t base, int64_t n, pool_fn fn, void 
 
 void pool_run(struct pool *p, int64_t n, pool_fn fn, void *arg)
 {
-	if (n <= 1 || p->threads == 1) {
+	if (n <= 1 || atomic_load(&p->used) == 1) {
 		for (int64_t i = 0; i < n; i++)
 			fn(arg, i, 0);
 		return;

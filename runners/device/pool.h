@@ -13,6 +13,8 @@ typedef void (*pool_fn)(void *arg, int64_t item, int thread); /* thread in [0, t
 struct pool *pool_new(int threads); /* the caller counts as thread 0; NULL = threads could not be started */
 void pool_free(struct pool *p);
 int pool_threads(const struct pool *p);
+/* From the next job on only the first so many take part (0 = all): the others are left to somebody else. Between jobs only. */
+void pool_use(struct pool *p, int threads);
 /* Runs all items, smallest number first; returns when all are done. */
 void pool_run(struct pool *p, int64_t n, pool_fn fn, void *arg);
 

@@ -1,5 +1,5 @@
 /* profile.c: calls, time, arithmetic and bytes of each operation, counted while somebody asks for them. */
-#include "runners/device/cpu/cpu.h"
+#include "runners/device/backend.h"
 
 static const char *const names[PROFILE_OPS] = {
 	[PROFILE_EMBED] = "embedding",
@@ -9,7 +9,6 @@ static const char *const names[PROFILE_OPS] = {
 	[PROFILE_HEAD_NORM] = "head norm",
 	[PROFILE_ROPE_TABLE] = "rope table",
 	[PROFILE_ROPE] = "rope",
-	[PROFILE_SWIGLU] = "swiglu",
 	[PROFILE_COPY] = "copy of rows",
 	[PROFILE_ARGMAX] = "argmax",
 	[PROFILE_KV_APPEND] = "append to cache",
@@ -30,17 +29,6 @@ void device_profile_start(struct device *d)
 void device_profile_stop(struct device *d)
 {
 	d->profiling = false;
-}
-
-void profile_end(struct device *d, enum profile_op op, int64_t begin, double flops, double bytes)
-{
-	struct profile_count *c = &d->profile[op];
-	if (!begin)
-		return;
-	c->calls++;
-	c->ns += clock_ns() - begin;
-	c->flops += flops;
-	c->bytes += bytes;
 }
 
 void device_profile(const struct device *d, void (*row)(void *user, const struct device_profile_row *), void *user)

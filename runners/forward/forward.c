@@ -25,15 +25,14 @@ struct forward {
 	int64_t calls, head_ns;
 	/* scratch, overwritten by each layer; [max_rows, ...] */
 	struct tensor *x;        /* [., D] residual stream */
-	struct tensor *h;        /* [., D] normed input */
+	struct tensor *h;        /* [., D] normed input; an operand */
 	struct tensor *qkv;      /* [., (H + 2 Hk) d + 32] */
 	struct tensor *q_pre;    /* [., H d] */
-	struct tensor *att;      /* [., H d] */
+	struct tensor *att;      /* [., H d]; an operand */
 	struct tensor *lse;      /* [., H] */
-	struct tensor *gate_up;  /* [., 2 F] */
-	struct tensor *act;      /* [., F] */
+	struct tensor *act;      /* [., F]; an operand */
 	struct tensor *cs;       /* [., d] cos | sin of the rows' positions */
-	struct tensor *last_x, *last_att; /* [PASS_SEQS, .] the last row of each sequence */
+	struct tensor *last_x, *last_att; /* [PASS_SEQS, .] the last row of each sequence; last_att an operand */
 	struct tensor *logits;   /* [HEAD_ROWS, vocab] */
 };
 
@@ -54,16 +53,19 @@ static int64_t qkv_cols(const struct model_config *c)
 struct scratch {
 	size_t field;
 	int64_t rows, cols;
+	bool operand; /* only linear layers read it */
 };
-#define SCRATCH_COUNT 12
+#define SCRATCH_COUNT 11
 static void scratch_table(const struct model_config *c, int max_rows, struct scratch out[SCRATCH_COUNT])
 {
 	int64_t hd = (int64_t)c->heads * c->head_dim;
-#define ROW(f, r, n) {offsetof(struct forward, f), r, n}
-	struct scratch t[SCRATCH_COUNT] = {ROW(x, max_rows, c->hidden), ROW(h, max_rows, c->hidden), ROW(qkv, max_rows, qkv_cols(c) + 32),
-		ROW(q_pre, max_rows, hd), ROW(att, max_rows, hd), ROW(lse, max_rows, c->heads), ROW(gate_up, max_rows, 2 * (int64_t)c->ffn),
-		ROW(act, max_rows, c->ffn), ROW(cs, max_rows, c->head_dim), ROW(last_x, PASS_SEQS, c->hidden), ROW(last_att, PASS_SEQS, hd),
+#define ROW(f, r, n) {offsetof(struct forward, f), r, n, false}
+#define OPERAND(f, r, n) {offsetof(struct forward, f), r, n, true}
+	struct scratch t[SCRATCH_COUNT] = {ROW(x, max_rows, c->hidden), OPERAND(h, max_rows, c->hidden), ROW(qkv, max_rows, qkv_cols(c) + 32),
+		ROW(q_pre, max_rows, hd), OPERAND(att, max_rows, hd), ROW(lse, max_rows, c->heads), OPERAND(act, max_rows, weights_ffn_rows(c) / 2),
+		ROW(cs, max_rows, c->head_dim), ROW(last_x, PASS_SEQS, c->hidden), OPERAND(last_att, PASS_SEQS, hd),
 		ROW(logits, HEAD_ROWS, c->vocab)};
+#undef OPERAND
 #undef ROW
 	memcpy(out, t, sizeof t);
 }
@@ -87,7 +89,7 @@ int64_t forward_scratch_bytes(const struct model_config *c, const struct device 
 	widest = c->ffn > widest ? c->ffn : widest;
 	bytes = device_scratch_bytes(d, widest);
 	for (int i = 0; i < SCRATCH_COUNT; i++)
-		bytes += t[i].rows * t[i].cols * 4;
+		bytes += t[i].operand ? operand_bytes(d, t[i].rows, t[i].cols) : t[i].rows * t[i].cols * 4;
 	return bytes;
 }
 
@@ -110,7 +112,7 @@ int forward_open(struct forward **out, struct model *m, struct device *d, int ma
 	if (weights_load(&f->weights, m, f->queue, err))
 		goto fail;
 	for (int i = 0; i < SCRATCH_COUNT; i++)
-		if (!(*scratch_at(f, &t[i]) = tensor_new(d, t[i].rows, t[i].cols))) {
+		if (!(*scratch_at(f, &t[i]) = (t[i].operand ? operand_new : tensor_new)(d, t[i].rows, t[i].cols))) {
 			device_failed(f, "forward: scratch memory", err);
 			goto fail;
 		}
@@ -179,9 +181,10 @@ struct pass {
 	const struct piece *piece;
 	int n;
 	int64_t rows;
-	unsigned observed; /* what observers want of this pass */
+	unsigned observed; /* what observers want of the layer in hand */
 	const struct observer *obs;
 	int n_obs;
+	int layers;        /* the first so many are run */
 	bool wants;        /* some piece's next token or logits are wanted */
 	struct attn_seq seq[PASS_SEQS];
 };
@@ -229,6 +232,21 @@ static int pass_project(struct pass *p, int l, bool with_q, int64_t *kcol)
 	return op_kv_append(q, l, p->seq, p->n, f->qkv, *kcol, *kcol + (int64_t)c->kv_heads * d);
 }
 
+/* Does this observer see layer l of rows that end before position `end`? */
+static bool observer_sees(const struct observer *o, int l, int64_t end)
+{
+	return end > o->first_pos && (!o->layers || l < o->layers);
+}
+
+static unsigned pass_needs(const struct pass *p, int l)
+{
+	int64_t end = p->piece[0].seq->pos0 + p->piece[0].offset + p->rows;
+	unsigned needs = 0;
+	for (int i = 0; i < p->n_obs; i++)
+		needs |= observer_sees(&p->obs[i], l, end) ? p->obs[i].needs : 0;
+	return needs;
+}
+
 static int pass_observe(struct pass *p, int l, char err[ERR_LEN])
 {
 	struct forward *f = p->f;
@@ -236,7 +254,7 @@ static int pass_observe(struct pass *p, int l, char err[ERR_LEN])
 	struct layer_rows rows = {.layer = l, .pos0 = s->pos0 + p->piece[0].offset, .rows = p->rows, .qkv = f->qkv,
 		.q_pre = p->observed & OBSERVE_Q_PRE ? f->q_pre : NULL, .lse = p->observed & OBSERVE_LSE ? f->lse : NULL, .kv = s->tail};
 	for (int i = 0; i < p->n_obs; i++)
-		if (rows.pos0 + rows.rows > p->obs[i].first_pos && p->obs[i].layer(p->obs[i].user, &rows, err))
+		if (observer_sees(&p->obs[i], l, rows.pos0 + rows.rows) && p->obs[i].layer(p->obs[i].user, &rows, err))
 			return -1;
 	return 0;
 }
@@ -247,8 +265,7 @@ static int pass_mlp(struct forward *f, const struct layer_weights *w, struct ten
 	const struct model_config *c = &f->config;
 	struct queue *q = f->queue;
 	return op_linear(q, x, att, w->o, NULL, 0, c->hidden, true, rows) || op_rmsnorm(q, f->h, x, w->ffn_norm, c->norm_eps, rows) ||
-	       op_linear(q, f->gate_up, f->h, w->gate_up, NULL, 0, 2 * (int64_t)c->ffn, false, rows) ||
-	       op_swiglu(q, f->act, f->gate_up, c->ffn, rows) || op_linear(q, x, f->act, w->down, NULL, 0, c->hidden, true, rows);
+	       op_linear_swiglu(q, f->act, f->h, w->gate_up, rows) || op_linear(q, x, f->act, w->down, NULL, 0, c->hidden, true, rows);
 }
 
 /* The last layer goes on with the last row of each sequence alone. */
@@ -281,12 +298,11 @@ static int pass_head(struct pass *p, int32_t *next, float *logits)
 	const struct model_config *c = &f->config;
 	struct queue *q = f->queue;
 	int64_t start = clock_ns();
-	if (op_rmsnorm(q, f->last_x, f->last_x, f->weights.final_norm, c->norm_eps, p->n))
-		return -1;
 	for (int i0 = 0; i0 < p->n; i0 += HEAD_ROWS) {
 		int n = p->n - i0 < HEAD_ROWS ? p->n - i0 : HEAD_ROWS;
 		int32_t best[HEAD_ROWS];
-		if (op_copy(q, f->h, 0, 0, f->last_x, i0, 0, n, c->hidden) ||
+		if (op_copy(q, f->x, 0, 0, f->last_x, i0, 0, n, c->hidden) ||
+			op_rmsnorm(q, f->h, f->x, f->weights.final_norm, c->norm_eps, n) ||
 			op_linear(q, f->logits, f->h, f->weights.head, NULL, 0, c->vocab, false, n) || op_argmax(q, f->logits, c->vocab, n, best))
 			return -1;
 		for (int i = 0; i < n; i++) {
@@ -307,8 +323,9 @@ static int pass_run(struct pass *p, int32_t *next, float *logits, char err[ERR_L
 	const struct model_config *c = &f->config;
 	if (pass_begin(p))
 		return device_failed(f, "forward", err);
-	for (int l = 0; l < c->layers; l++) {
-		bool last = l == c->layers - 1;
+	for (int l = 0; l < p->layers; l++) {
+		bool last = l == p->layers - 1;
+		p->observed = pass_needs(p, l);
 		bool attends = !last || p->observed & OBSERVE_LSE;
 		int64_t kcol, row = 0;
 		for (int i = 0; i < p->n; i++) {
@@ -337,15 +354,16 @@ static bool pass_fits(const struct pass *p, int rows, int max_rows)
 	return p->n < PASS_SEQS && (p->n == 0 || p->rows + rows <= max_rows);
 }
 
-int forward_run(struct forward *f, const struct forward_seq *seqs, int n, const struct observer *obs, int n_obs, int32_t *next, float *logits,
-	char err[ERR_LEN])
+/* The first `layers` layers of a batch; with fewer than all of them next and logits are NULL. */
+static int run_layers(struct forward *f, int layers, const struct forward_seq *seqs, int n, const struct observer *obs, int n_obs, int32_t *next,
+	float *logits, char err[ERR_LEN])
 {
 	struct piece *pieces = mem_new(PASS_SEQS, sizeof *pieces);
 	struct pass *p = mem_new(1, sizeof *p);
 	int rc = 0, i = 0, offset = 0;
 	f->calls++;
 	while (i < n && !rc) {
-		*p = (struct pass){.f = f, .piece = pieces, .obs = obs};
+		*p = (struct pass){.f = f, .piece = pieces, .obs = obs, .n_obs = n_obs, .layers = layers};
 		while (i < n && pass_fits(p, seqs[i].n - offset, f->max_rows)) {
 			int left = seqs[i].n - offset, rows = left < f->max_rows ? left : f->max_rows;
 			bool last = rows == left;
@@ -357,16 +375,17 @@ int forward_run(struct forward *f, const struct forward_seq *seqs, int n, const 
 			if (!last)
 				break; /* the rest of this sequence needs these rows first */
 		}
-		for (int o = 0; o < n_obs; o++)
-			if (seqs[0].pos0 + pieces[0].offset + p->rows > obs[o].first_pos) {
-				p->observed |= obs[o].needs;
-				p->n_obs = n_obs;
-			}
 		rc = pass_run(p, next, logits, err);
 	}
 	free(p);
 	free(pieces);
 	return rc;
+}
+
+int forward_run(struct forward *f, const struct forward_seq *seqs, int n, const struct observer *obs, int n_obs, int32_t *next, float *logits,
+	char err[ERR_LEN])
+{
+	return run_layers(f, f->config.layers, seqs, n, obs, n_obs, next, logits, err);
 }
 
 int forward_prefill(struct forward *f, const int32_t *ids, int64_t n, struct kv *kv, const struct observer *obs, int n_obs, int32_t *next,
@@ -382,4 +401,95 @@ int forward_prefill(struct forward *f, const int32_t *ids, int64_t n, struct kv 
 			return -1;
 	}
 	return 0;
+}
+
+int forward_prefill_layers(struct forward *f, int layers, const int32_t *ids, int64_t n, struct kv *kv, const struct observer *obs, int n_obs,
+	bool (*stop)(void *user), void *user, char err[ERR_LEN])
+{
+	int64_t pos0 = kv_len(kv, 0, 0);
+	for (int64_t at = 0; at < n; at += f->max_rows) {
+		if (stop && stop(user))
+			return 1;
+		struct forward_seq s = {ids + at, (int)(n - at < f->max_rows ? n - at : f->max_rows), pos0 + at, NULL, NULL, kv};
+		if (run_layers(f, layers, &s, 1, obs, n_obs, NULL, NULL, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- layer by layer ---- */
+
+struct whole { /* [n, .] of all rows: what a pass of max_rows holds otherwise */
+	struct tensor *x, *cs;
+};
+
+static int whole_embed(struct forward *f, struct whole *a, const int32_t *ids, int64_t n)
+{
+	const struct model_config *c = &f->config;
+	int64_t *pos = mem_new((size_t)f->max_rows, sizeof *pos);
+	int rc = 0;
+	for (int64_t at = 0; at < n && !rc; at += f->max_rows) {
+		int64_t rows = n - at < f->max_rows ? n - at : f->max_rows;
+		for (int64_t i = 0; i < rows; i++)
+			pos[i] = at + i;
+		rc = op_embed(f->queue, f->x, f->weights.embed, ids + at, rows) ||
+		     op_rope_table(f->queue, f->cs, pos, f->inv_freq, f->mscale, c->head_dim, rows) ||
+		     op_copy(f->queue, a->x, at, 0, f->x, 0, 0, rows, c->hidden) || op_copy(f->queue, a->cs, at, 0, f->cs, 0, 0, rows, c->head_dim);
+	}
+	free(pos);
+	return rc ? -1 : 0;
+}
+
+/* All rows through layer l, a pass at a time; of the last layer K and V alone. */
+static int whole_layer(struct forward *f, struct whole *a, int l, int64_t n, struct kv *kv)
+{
+	const struct model_config *c = &f->config;
+	bool last = l == c->layers - 1;
+	struct pass *p = mem_new(1, sizeof *p);
+	int rc = 0;
+	for (int64_t at = 0; at < n && !rc; at += f->max_rows) {
+		int64_t rows = n - at < f->max_rows ? n - at : f->max_rows, kcol;
+		*p = (struct pass){.f = f, .n = 1, .rows = rows, .layers = c->layers};
+		p->seq[0] = (struct attn_seq){0, rows, NULL, NULL, kv, at};
+		rc = op_copy(f->queue, f->x, 0, 0, a->x, at, 0, rows, c->hidden) ||
+		     op_copy(f->queue, f->cs, 0, 0, a->cs, at, 0, rows, c->head_dim) || pass_project(p, l, !last, &kcol);
+		if (!rc && !last)
+			rc = op_attention(f->queue, l, p->seq, 1, f->att, f->qkv, 0, c->heads, NULL) ||
+			     pass_mlp(f, &f->weights.layer[l], f->x, f->att, rows) || op_copy(f->queue, a->x, at, 0, f->x, 0, 0, rows, c->hidden);
+	}
+	free(p);
+	return rc ? -1 : 0;
+}
+
+static struct kv *one_layer_cache(struct forward *f, int l, int64_t n)
+{
+	const struct model_config *c = &f->config;
+	int64_t *cap = mem_new((size_t)c->layers * (size_t)c->kv_heads, sizeof *cap);
+	for (int h = 0; h < c->kv_heads; h++)
+		cap[l * c->kv_heads + h] = n;
+	struct kv *kv = kv_new(f->device, c->layers, c->kv_heads, c->head_dim, cap);
+	free(cap);
+	return kv;
+}
+
+int forward_prefill_by_layer(struct forward *f, const int32_t *ids, int64_t n, const struct forward_by_layer *w, char err[ERR_LEN])
+{
+	struct whole a = {tensor_new(f->device, n, f->config.hidden), tensor_new(f->device, n, f->config.head_dim)};
+	int rc = a.x && a.cs && !whole_embed(f, &a, ids, n) ? 0 : device_failed(f, "prefill by layer", err);
+	f->calls++;
+	for (int l = 0; l < f->config.layers && !rc; l++) {
+		if (w->stop && w->stop(w->stop_user)) {
+			rc = 1;
+			break;
+		}
+		struct kv *kv = one_layer_cache(f, l, n);
+		if (!kv || whole_layer(f, &a, l, n, kv) || queue_sync(f->queue))
+			rc = device_failed(f, "prefill by layer", err);
+		else
+			rc = w->layer(w->user, l, kv, err);
+		kv_free(kv);
+	}
+	tensor_free(a.x);
+	tensor_free(a.cs);
+	return rc;
 }

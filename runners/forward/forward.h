@@ -40,6 +40,7 @@ struct observer {
 	int64_t first_pos;          /* rows below this position need not be shown */
 	int (*layer)(void *user, const struct layer_rows *r, char err[ERR_LEN]);
 	void *user;
+	int layers;                 /* the first so many are shown; 0 = all */
 };
 
 /* One sequence of a batch: n new tokens at positions pos0, pos0+1, ... (pos0 = tokens *seen*, not cache length). */
@@ -59,6 +60,20 @@ int forward_run(struct forward *f, const struct forward_seq *seqs, int n, const 
 /* One sequence in chunks of max_rows; stop() polled between chunks (NULL = never; true = returns 1). */
 int forward_prefill(struct forward *f, const int32_t *ids, int64_t n, struct kv *kv, const struct observer *obs, int n_obs, int32_t *next,
 	float *logits, bool (*stop)(void *user), void *user, char err[ERR_LEN]);
+
+/* The same through the first `layers` layers alone (early exit): no later layer is run and no LM head; kv needs those layers only. */
+int forward_prefill_layers(struct forward *f, int layers, const int32_t *ids, int64_t n, struct kv *kv, const struct observer *obs, int n_obs,
+	bool (*stop)(void *user), void *user, char err[ERR_LEN]);
+
+/* A whole prompt through one layer before the next, for methods that evict a layer as soon as it is computed: never more than one layer's
+ * full cache is held, and the residual stream of all n rows. layer() is shown each layer's K and V at its own number in a cache whose other
+ * layers are empty; the cache is freed when it returns. Same bits as forward_prefill. stop: polled between layers; 1 = stopped. */
+struct forward_by_layer {
+	int (*layer)(void *user, int layer, const struct kv *kv, char err[ERR_LEN]);
+	bool (*stop)(void *user); /* NULL = never */
+	void *user, *stop_user;
+};
+int forward_prefill_by_layer(struct forward *f, const int32_t *ids, int64_t n, const struct forward_by_layer *w, char err[ERR_LEN]);
 
 int64_t forward_calls(const struct forward *f);   /* forward_run calls so far (a prefill counts its chunks) */
 int64_t forward_head_ns(const struct forward *f); /* final norm + LM head + argmax of the latest call that had them */

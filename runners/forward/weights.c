@@ -2,12 +2,15 @@
 #include "runners/forward/weights.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* Tensors stacked row upon row into one matrix. */
+/* Tensors stacked row upon row into one matrix. turn > 0: the rows of both tensors by turns of so many, each tensor filled up with
+ * rows of zeros to a whole number of turns. */
 struct stack {
 	const struct model *model;
 	int layer, n;
 	enum tensor_role role[3];
+	int turn;
 };
 
 static int64_t stack_rows(const struct stack *s, int64_t *cols)
@@ -16,9 +19,36 @@ static int64_t stack_rows(const struct stack *s, int64_t *cols)
 	for (int i = 0; i < s->n; i++) {
 		int64_t rows;
 		model_shape(s->model, s->role[i], s->layer, &rows, cols);
-		total += rows;
+		total += s->turn ? (rows + s->turn - 1) / s->turn * s->turn : rows;
 	}
 	return total;
+}
+
+/* Rows [row0, row0+n) of the stack that belong to its tensor i from the tensor's row `from` on; zeros behind the last. */
+static int tensor_part(const struct stack *s, int i, int64_t from, int64_t n, float *out, char err[ERR_LEN])
+{
+	int64_t rows, cols;
+	model_shape(s->model, s->role[i], s->layer, &rows, &cols);
+	int64_t there = from >= rows ? 0 : rows - from < n ? rows - from : n;
+	memset(out + there * cols, 0, (size_t)((n - there) * cols) * sizeof *out);
+	return there ? model_rows(s->model, s->role[i], s->layer, from, there, out, err) : 0;
+}
+
+/* weight_rows_fn: rows of two tensors by turns. */
+static int turns_read(void *user, int64_t row0, int64_t n, float *out, char err[ERR_LEN])
+{
+	const struct stack *s = user;
+	int64_t cols, rows;
+	model_shape(s->model, s->role[0], s->layer, &rows, &cols);
+	for (int64_t r = row0; r < row0 + n;) {
+		int64_t pair = r / (2 * s->turn), in = r % (2 * s->turn), take = s->turn - in % s->turn;
+		take = take < row0 + n - r ? take : row0 + n - r;
+		if (tensor_part(s, (int)(in / s->turn), pair * s->turn + in % s->turn, take, out, err))
+			return -1;
+		out += take * cols;
+		r += take;
+	}
+	return 0;
 }
 
 /* weight_rows_fn: rows [row0, row0+n) of the stack. */
@@ -45,7 +75,7 @@ static int stack_read(void *user, int64_t row0, int64_t n, float *out, char err[
 static int matrix_load(struct weight **out, struct device *d, struct stack s, char err[ERR_LEN])
 {
 	int64_t cols = 0, rows = stack_rows(&s, &cols);
-	*out = weight_new(d, rows, cols, stack_read, &s, err);
+	*out = weight_new(d, rows, cols, s.turn ? turns_read : stack_read, &s, err);
 	return *out ? 0 : -1;
 }
 
@@ -74,15 +104,17 @@ static int layer_load(struct layer_weights *w, struct model *m, int l, struct qu
 {
 	const struct model_config *c = model_config(m);
 	struct device *d = queue_device(q);
-#define MATRIX(field, count, ...) matrix_load(&w->field, d, (struct stack){m, l, count, {__VA_ARGS__}}, err)
-#define VECTOR(field, count, ...) vector_load(&w->field, q, &(struct stack){m, l, count, {__VA_ARGS__}}, err)
-	return MATRIX(qkv, 3, T_Q, T_K, T_V) || MATRIX(o, 1, T_O) || MATRIX(gate_up, 2, T_GATE, T_UP) || MATRIX(down, 1, T_DOWN) ||
+#define MATRIX(field, count, ...) matrix_load(&w->field, d, (struct stack){m, l, count, {__VA_ARGS__}, 0}, err)
+#define TURNS(field, ...) matrix_load(&w->field, d, (struct stack){m, l, 2, {__VA_ARGS__}, SWIGLU_TURN}, err)
+#define VECTOR(field, count, ...) vector_load(&w->field, q, &(struct stack){m, l, count, {__VA_ARGS__}, 0}, err)
+	return MATRIX(qkv, 3, T_Q, T_K, T_V) || MATRIX(o, 1, T_O) || TURNS(gate_up, T_GATE, T_UP) || MATRIX(down, 1, T_DOWN) ||
 			       VECTOR(attn_norm, 1, T_ATTN_NORM) || VECTOR(ffn_norm, 1, T_FFN_NORM) ||
 			       (c->qkv_bias && VECTOR(qkv_bias, 3, T_Q_BIAS, T_K_BIAS, T_V_BIAS)) ||
 			       (c->qk_norm && (VECTOR(q_norm, 1, T_Q_NORM) || VECTOR(k_norm, 1, T_K_NORM)))
 		       ? -1
 		       : 0;
 #undef MATRIX
+#undef TURNS
 #undef VECTOR
 }
 
@@ -92,14 +124,14 @@ int weights_load(struct weights *w, struct model *m, struct queue *q, char err[E
 	struct device *d = queue_device(q);
 	*w = (struct weights){.n_layers = c->layers};
 	w->layer = mem_new((size_t)c->layers, sizeof *w->layer);
-	if (matrix_load(&w->embed, d, (struct stack){m, 0, 1, {T_EMBED}}, err))
+	if (matrix_load(&w->embed, d, (struct stack){m, 0, 1, {T_EMBED}, 0}, err))
 		return -1;
 	w->head = w->embed;
-	if (!c->tied && matrix_load(&w->head, d, (struct stack){m, 0, 1, {T_LM_HEAD}}, err)) {
+	if (!c->tied && matrix_load(&w->head, d, (struct stack){m, 0, 1, {T_LM_HEAD}, 0}, err)) {
 		w->head = NULL;
 		return -1;
 	}
-	if (vector_load(&w->final_norm, q, &(struct stack){m, 0, 1, {T_FINAL_NORM}}, err))
+	if (vector_load(&w->final_norm, q, &(struct stack){m, 0, 1, {T_FINAL_NORM}, 0}, err))
 		return -1;
 	for (int l = 0; l < c->layers; l++)
 		if (layer_load(&w->layer[l], m, l, q, err))
@@ -123,10 +155,15 @@ void weights_free(struct weights *w)
 	*w = (struct weights){0};
 }
 
+int64_t weights_ffn_rows(const struct model_config *c)
+{
+	return 2 * (((int64_t)c->ffn + SWIGLU_TURN - 1) / SWIGLU_TURN * SWIGLU_TURN);
+}
+
 int64_t weights_bytes(const struct model_config *c, const struct device *d)
 {
 	int64_t hd = (int64_t)c->heads * c->head_dim, kd = (int64_t)c->kv_heads * c->head_dim;
-	int64_t layer = weight_bytes(d, hd + 2 * kd, c->hidden) + weight_bytes(d, c->hidden, hd) + weight_bytes(d, 2 * (int64_t)c->ffn, c->hidden) +
+	int64_t layer = weight_bytes(d, hd + 2 * kd, c->hidden) + weight_bytes(d, c->hidden, hd) + weight_bytes(d, weights_ffn_rows(c), c->hidden) +
 			weight_bytes(d, c->hidden, c->ffn) + 4 * (2 * (int64_t)c->hidden + hd + 2 * kd + 2 * c->head_dim);
 	return c->layers * layer + (c->tied ? 1 : 2) * weight_bytes(d, c->vocab, c->hidden) + 4 * (int64_t)c->hidden;
 }

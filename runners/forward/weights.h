@@ -9,7 +9,7 @@
 struct layer_weights {
 	struct weight *qkv;      /* [(heads + 2 kv_heads) d, hidden] */
 	struct weight *o;        /* [hidden, heads d] */
-	struct weight *gate_up;  /* [2 ffn, hidden] */
+	struct weight *gate_up;  /* [weights_ffn_rows, hidden]: by turns of SWIGLU_TURN */
 	struct weight *down;     /* [hidden, ffn] */
 	struct tensor *attn_norm, *ffn_norm; /* [1, hidden] */
 	struct tensor *qkv_bias;             /* [1, (heads + 2 kv_heads) d] or NULL */
@@ -25,6 +25,7 @@ struct weights {
 
 int weights_load(struct weights *w, struct model *m, struct queue *q, char err[ERR_LEN]);
 void weights_free(struct weights *w);
+int64_t weights_ffn_rows(const struct model_config *c); /* 2 ffn, each filled up to whole turns */
 int64_t weights_bytes(const struct model_config *c, const struct device *d);
 
 #endif

@@ -41,6 +41,19 @@ int64_t window_left(const struct scoring *s, int64_t window)
 	return clamp(window - (rows_total(s) - s->shape.first - s->shape.count), s->shape.count);
 }
 
+char *scoring_file_for(const struct scoring *s, const struct params *params,
+	void (*file)(const struct params *p, struct trained_request *q), char err[ERR_LEN])
+{
+	struct trained_request q = {.target_sha256 = s->model_sha256, .proxy_sha256 = s->proxy_sha256, .folder = s->calibration_folder};
+	file(params, &q);
+	return trained_find(&q, err);
+}
+
+char *scoring_file(const struct scoring *s, void (*file)(const struct params *p, struct trained_request *q), char err[ERR_LEN])
+{
+	return scoring_file_for(s, s->params, file, err);
+}
+
 struct head_task {
 	struct head_rows *heads;
 	void (*fn)(const struct head_rows *h);

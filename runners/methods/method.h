@@ -10,6 +10,10 @@
 #include "runners/forward/forward.h"
 #include <jansson.h>
 
+struct proxy_pass; /* runners/proxykv/proxy.h */
+struct trained_store; /* runners/trained.h */
+struct trained_request;
+
 /* ---- parameters: typed, with the origin of each default; overridden by a plan's options object ---- */
 enum param_kind { PARAM_INT, PARAM_REAL, PARAM_TEXT, PARAM_BOOL };
 struct param_def {
@@ -53,13 +57,23 @@ struct scoring {
 	const struct repeat_prompt *repeat;
 	const struct params *params;
 	uint64_t seed;                  /* of the sample: random scores */
-	const char *model_sha256, *calibration_folder; /* kvzip@head's table */
+	const char *model_sha256, *calibration_folder; /* whom and where trained files and tables are for */
+	const char *proxy_sha256;       /* "" = no proxy */
+	const char *context_sha256;     /* over the context's ids (int32), without prefix and question */
+	struct trained_store *weights;  /* trained files opened so far; the runner's */
+	struct proxy_pass *proxy;       /* the proxy's run beside this one; NULL = the runner has no proxy */
 	float *scores;                  /* [layers][kv_heads][shape.count], owned by the caller, zeroed before begin() */
 	bool (*stop)(void *user);       /* polled between the forward calls of finish() (KVzip), which then returns 1; NULL = never */
 	void *stop_user;
 	void *state;                    /* the scorer's own between begin and end */
 	int layers, kv_heads;           /* of the model, set by the caller: position-only scorers run without a forward */
+	int64_t mapper_ns;              /* out: time in a trained mapper, a part of finish() */
 };
+/* The path of the file a scorer reads; caller frees. NULL + err: where it was looked for. An allocator gives its own parameters: its
+ * scoring may be shared with methods that have others. */
+char *scoring_file(const struct scoring *s, void (*file)(const struct params *p, struct trained_request *q), char err[ERR_LEN]);
+char *scoring_file_for(const struct scoring *s, const struct params *params,
+	void (*file)(const struct params *p, struct trained_request *q), char err[ERR_LEN]);
 /* Fills the shape for a method: evictable is the context alone; compat=kvpress evicts from every row the press sees. */
 struct plan_method;
 void prompt_shape_for(const struct plan_method *m, int64_t prefix, int64_t context, int64_t after, struct prompt_shape *out);
@@ -72,11 +86,20 @@ struct scorer {
 	const struct param_def *params;    /* ends with a NULL name; NULL = none */
 	const struct compat_mode *compat;  /* NULL = kvpress, without other defaults */
 	unsigned observes;                 /* OBSERVE_* of the prefill */
+	/* The file a method with these parameters reads: kind, weights and the command that makes it (the models and folders are filled in).
+	 * Its hash is part of what is recorded. NULL = it reads none. */
+	void (*file)(const struct params *p, struct trained_request *q);
+	bool trained;                      /* a plan that names it is given the controls of trained methods */
+	bool needs_proxy;
+	int (*layers)(const struct scoring *s); /* the first so many are shown to observe; NULL = all */
 	int64_t (*first_pos)(const struct scoring *s);  /* first position whose rows it must see; NULL = 0 */
 	int (*begin)(struct scoring *s, char err[ERR_LEN]);                             /* NULL = nothing */
 	int (*observe)(struct scoring *s, const struct layer_rows *r, char err[ERR_LEN]); /* during prefill */
 	int (*finish)(struct scoring *s, char err[ERR_LEN]);                            /* after prefill; fills scores */
 	void (*end)(struct scoring *s);
+	/* Scores of one layer [kv_heads][shape.count] from that layer's K and V alone: with budgets that depend on no score a layer can be
+	 * evicted before the next is computed (evict.c). kv holds that layer only, under its own number. NULL = it needs more. */
+	int (*by_layer)(struct scoring *s, int layer, const struct kv *kv, float *scores, char err[ERR_LEN]);
 	/* May depend on the budget (H2O's recent half). NULL = nothing protected. */
 	struct protection (*protect)(const struct scoring *s, int64_t n_keep);
 };
@@ -91,6 +114,7 @@ struct allocation {
 	const struct params *params;
 	double retained;
 	struct device *device;         /* host loops run on its threads; NULL = on the caller's */
+	const struct scoring *scoring; /* where the scores come from: whom trained budgets are for */
 	int64_t *budget;               /* out: [layers*kv_heads], protected entries included */
 };
 struct allocator {
@@ -98,6 +122,9 @@ struct allocator {
 	const struct param_def *params;
 	const struct compat_mode *compat;
 	int (*allocate)(struct allocation *a, char err[ERR_LEN]);
+	void (*file)(const struct params *p, struct trained_request *q); /* as a scorer's */
+	bool trained;
+	bool fixed;                    /* budgets depend on no score */
 	bool exact;                    /* sum(budget) == layers*kv_heads*keep_count(n, r): asserted for every row */
 };
 
@@ -146,6 +173,10 @@ enum { /* flags */
 	SELECT_WINDOW_CUT = 2  /* budget below the protected entries: the last ones were kept */
 };
 int method_select(struct selection *out, const struct plan_method *m, const struct scoring *s, double retained, char err[ERR_LEN]);
+/* Its two halves: budgets of every head (protected entries included; *flags: SELECT_ALL_KEPT) and, given those, the lists. */
+int method_budgets(int64_t *budget, const struct plan_method *m, const struct scoring *s, double retained, struct protection *protect, int *flags,
+	char err[ERR_LEN]);
+int selection_make(struct selection *out, const struct scoring *s, const int64_t *budget, struct protection protect, char err[ERR_LEN]);
 void selection_free(struct selection *s);
 
 /* Top k of n scores by the common rule, ascending indices into out[k]; returns the number of NaN met (sorted last). O(n). */

@@ -4,11 +4,13 @@
 #define KVB_METHODS_PARTS_H
 
 #include "runners/methods/method.h"
+#include "runners/trained.h"
 
 extern const struct scorer scorer_random, scorer_streaming_llm, scorer_knorm, scorer_snapkv, scorer_h2o, scorer_tova,
-	scorer_keydiff, scorer_lagkv, scorer_expected_attention, scorer_kvzip, scorer_kvzip_head;
+	scorer_keydiff, scorer_lagkv, scorer_expected_attention, scorer_kvzip, scorer_kvzip_head,
+	scorer_proxykv, scorer_selfkv, scorer_head_prior, scorer_scores, scorer_iam, scorer_lkv_t, scorer_lkv_global, scorer_kvmlp;
 extern const struct allocator allocator_uniform, allocator_pyramid, allocator_ada, allocator_global, allocator_layer,
-	allocator_head;
+	allocator_head, allocator_head_prior, allocator_lkv_h;
 
 /* ---- params.c ---- */
 struct params *params_new(const struct param_def *scorer, const struct param_def *allocator); /* defaults */
@@ -38,6 +40,10 @@ void share_out(const double *raw, int n, int64_t total, int64_t *out);
 struct slices candidates(const struct allocation *a, int first, int count);
 /* Entries to keep among `heads` heads together: heads * keep, or by kvpress' rule for a flattened ranking. */
 int64_t pooled_keep(const struct allocation *a, int64_t heads);
+
+/* Multiplies raw[] >= 0 by one factor so that its sum is `total` with nothing above `most`: what a full entry cannot take goes to the
+ * others; n * most >= total. */
+void shares_to_total(double *raw, int n, double most, double total);
 
 /* Layer budgets of PyramidKV, protected window included. */
 void pyramid_exact(int layers, int64_t n, int64_t window, int64_t keep, double beta, int64_t *budget);

@@ -35,7 +35,7 @@ void prompt_shape_for(const struct plan_method *m, int64_t prefix, int64_t conte
 		.count = all ? prefix + context + after : context};
 }
 
-static int budgets(int64_t *budget, const struct plan_method *m, const struct scoring *s, double retained,
+int method_budgets(int64_t *budget, const struct plan_method *m, const struct scoring *s, double retained,
 	struct protection *protect, int *flags, char err[ERR_LEN])
 {
 	const char *compat = param_compat(m->params);
@@ -64,6 +64,7 @@ static int budgets(int64_t *budget, const struct plan_method *m, const struct sc
 		.params = m->params,
 		.retained = retained,
 		.device = s->forward ? forward_device(s->forward) : NULL,
+		.scoring = s,
 		.budget = budget};
 	if (m->allocator->allocate(&a, err))
 		return -1;
@@ -120,30 +121,24 @@ static void select_head(void *arg, int64_t i)
 		index[j] += (int32_t)t->s->shape.first;
 }
 
-int method_select(struct selection *out, const struct plan_method *m, const struct scoring *s, double retained, char err[ERR_LEN])
+int selection_make(struct selection *out, const struct scoring *s, const int64_t *budget, struct protection protect, char err[ERR_LEN])
 {
-	int heads = s->layers * s->kv_heads, rc = -1;
-	int64_t *budget = mem_new((size_t)heads + 1, sizeof(*budget)), *nan = mem_new((size_t)heads + 1, sizeof(*nan));
-	struct select_task task = {.s = s, .out = out, .nan = nan};
+	int heads = s->layers * s->kv_heads;
+	int64_t *nan = mem_new((size_t)heads + 1, sizeof(*nan));
+	struct select_task task = {.s = s, .out = out, .protect = protect, .nan = nan};
 	*out = (struct selection){.layers = s->layers, .kv_heads = s->kv_heads};
-	if (!(retained > 0 && retained <= 1)) {
-		err_set(err, "a retained share of %g is not in (0, 1]", retained);
-		goto cleanup;
-	}
-	if (budgets(budget, m, s, retained, &task.protect, &out->flags, err))
-		goto cleanup;
 	for (int i = 0; i < heads; i++) {
 		out->total += budget[i];
-		if (budget[i] < s->shape.count && budget[i] < task.protect.first + task.protect.last)
+		if (budget[i] < s->shape.count && budget[i] < protect.first + protect.last)
 			out->flags |= SELECT_WINDOW_CUT;
+	}
+	int32_t *block = malloc(((size_t)out->total + 1) * sizeof(*block));
+	if (!block) {
+		free(nan);
+		return err_set(err, "out of memory: index lists of %lld entries", (long long)out->total);
 	}
 	out->len = mem_new((size_t)heads + 1, sizeof(*out->len));
 	out->index = mem_new((size_t)heads + 1, sizeof(*out->index));
-	int32_t *block = malloc(((size_t)out->total + 1) * sizeof(*block));
-	if (!block) {
-		err_set(err, "out of memory: index lists of %lld entries", (long long)out->total);
-		goto cleanup;
-	}
 	for (int i = 0; i < heads; i++) {
 		out->index[i] = block;
 		out->len[i] = (int32_t)budget[i];
@@ -152,12 +147,22 @@ int method_select(struct selection *out, const struct plan_method *m, const stru
 	each(s, heads, select_head, &task);
 	for (int i = 0; i < heads; i++)
 		out->nan_scores += nan[i];
-	rc = 0;
-cleanup:
-	if (rc)
-		selection_free(out);
-	free(budget);
 	free(nan);
+	return 0;
+}
+
+int method_select(struct selection *out, const struct plan_method *m, const struct scoring *s, double retained, char err[ERR_LEN])
+{
+	int64_t *budget = mem_new((size_t)(s->layers * s->kv_heads) + 1, sizeof(*budget));
+	struct protection protect;
+	int flags = 0, rc = -1;
+	*out = (struct selection){.layers = s->layers, .kv_heads = s->kv_heads};
+	if (!(retained > 0 && retained <= 1))
+		err_set(err, "a retained share of %g is not in (0, 1]", retained);
+	else if (!method_budgets(budget, m, s, retained, &protect, &flags, err))
+		rc = selection_make(out, s, budget, protect, err);
+	out->flags |= flags;
+	free(budget);
 	return rc;
 }
 

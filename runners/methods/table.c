@@ -7,9 +7,10 @@
 #include <string.h>
 
 static const struct scorer *const scorers[] = {&scorer_random, &scorer_streaming_llm, &scorer_knorm, &scorer_snapkv, &scorer_h2o,
-	&scorer_tova, &scorer_keydiff, &scorer_lagkv, &scorer_expected_attention, &scorer_kvzip, &scorer_kvzip_head};
+	&scorer_tova, &scorer_keydiff, &scorer_lagkv, &scorer_expected_attention, &scorer_kvzip, &scorer_kvzip_head,
+	&scorer_proxykv, &scorer_selfkv, &scorer_head_prior, &scorer_scores, &scorer_iam, &scorer_lkv_t, &scorer_lkv_global, &scorer_kvmlp};
 static const struct allocator *const allocators[] = {
-	&allocator_uniform, &allocator_pyramid, &allocator_ada, &allocator_global, &allocator_layer, &allocator_head};
+	&allocator_uniform, &allocator_pyramid, &allocator_ada, &allocator_global, &allocator_layer, &allocator_head, &allocator_head_prior, &allocator_lkv_h};
 static const struct method methods[] = {
 	{"full", "the whole cache: the control every other row is compared with", "no pruning", NULL, NULL, NULL},
 	{"random", "random entries: the lower control", "methods.md 5.11", "random", "uniform", NULL},
@@ -33,6 +34,17 @@ static const struct method methods[] = {
 		"uniform", NULL},
 	{"kvzip@head", "KVzip, whole heads by the model's static table", "arXiv 2505.23416; methods.md 3.1", "kvzip-head", "head",
 		NULL},
+	{"kvzip+iam", "the proxy's KVzip scores through a rigid head map (a reconstruction)", "methods.md 7.1", "iam", "global", NULL},
+	{"proxykv", "a proxy's attention, mapped to KVzip's scores (trained)", "arXiv 2605.16360; proxykv-lkv.md 1", "proxykv", "global",
+		NULL},
+	{"selfkv", "the target's own attention, mapped to KVzip's scores (trained)", "ours; proxykv-lkv.md 1.2", "selfkv", "global", NULL},
+	{"lkv", "learned budgets of heads, utilities from each entry's key and value (trained end to end)",
+		"arXiv 2605.06676; proxykv-lkv.md 2", "lkv-t", "lkv-h", NULL},
+	{"lkv-global", "LKV's utilities under one threshold for the whole model (trained end to end)", "ours; proxykv-lkv.md 2.3",
+		"lkv-global", "global", NULL},
+	{"kvmlp", "LKV's network, distilled from KVzip's scores (trained)", "ours; proxykv-lkv.md 2.5", "kvmlp", "global", NULL},
+	{"head-prior", "trained level of each head, random positions: the control of trained methods", "ours; proxykv-lkv.md 1.9",
+		"head-prior", "global", NULL},
 };
 enum {
 	SCORERS = sizeof(scorers) / sizeof(*scorers),
@@ -136,6 +148,21 @@ static int look_up(const char *name, const struct scorer **scorer, const struct 
 	return 0;
 }
 
+/* "scores:FILE" or "scores:FILE@ALLOCATOR": the file is an option, as JSON in *options (the caller's to free). */
+static bool look_up_scores(const char *name, const struct scorer **scorer, const struct allocator **allocator, char **options)
+{
+	if (strncmp(name, "scores:", 7))
+		return false;
+	const char *file = name + 7, *at = strrchr(file, '@');
+	*scorer = &scorer_scores;
+	*allocator = at ? allocator_find(at + 1) : NULL;
+	json_t *o = json_pack("{s:s%}", "file", file, *allocator ? (size_t)(at - file) : strlen(file));
+	*allocator = *allocator ? *allocator : &allocator_global;
+	*options = o ? json_dumps(o, JSON_COMPACT) : text_copy("{}");
+	json_decref(o);
+	return true;
+}
+
 static const struct compat_mode no_modes[] = {{NULL, NULL}};
 
 /* "none|kvpress|..." : what the scorer or the allocator can reproduce. */
@@ -153,13 +180,15 @@ static void compat_list(const struct plan_method *m, char out[64])
 int method_resolve(struct plan_method *out, const char *name, const char *options_json, char err[ERR_LEN])
 {
 	const char *defaults = NULL;
-	char compats[64];
+	char compats[64], *file = NULL;
 	*out = (struct plan_method){0};
-	if (strlen(name) >= sizeof(out->name))
+	if (look_up_scores(name, &out->scorer, &out->allocator, &file))
+		defaults = file;
+	else if (strlen(name) >= sizeof(out->name))
 		return err_set(err, "method name \"%.40s...\" is too long", name);
-	if (look_up(name, &out->scorer, &out->allocator, &defaults, err))
+	else if (look_up(name, &out->scorer, &out->allocator, &defaults, err))
 		return -1;
-	strcpy(out->name, name);
+	snprintf(out->name, sizeof(out->name), "%s", name);
 	const struct param_def *own = out->scorer ? out->scorer->params : NULL,
 			       *theirs = out->allocator ? out->allocator->params : NULL;
 	compat_list(out, compats);
@@ -174,8 +203,10 @@ int method_resolve(struct plan_method *out, const char *name, const char *option
 		(params_set(out->params, c->options, compats, name, err) ||
 			params_set(out->params, options_json, compats, name, err)))
 		goto fail;
+	free(file);
 	return 0;
 fail:
+	free(file);
 	method_free(out);
 	return -1;
 }

@@ -14,4 +14,5 @@ const struct allocator allocator_uniform = {.name = "uniform",
 	.title = "the same number in every layer and KV head",
 	.origin = "all one-budget methods; methods.md 1.7",
 	.allocate = allocate,
+	.fixed = true,
 	.exact = true};

@@ -42,6 +42,13 @@ answered 'room for the answer not counted, prompts cut in silence' "counted with
 	tasks/test_ruler.c:test_upstream_lengths tasks/test_ruler.c:test_rows_refused runners/test_runner.c:beyond_max_positions_is_refused_without_allow_long
 answered 'how are averages made?' 'each under its name, only of whole suites' tasks/test_longbench.c:test_averages report/test_report.c:averages_of_whole_suites
 answered 'no resume' 'the same command goes on; kill -9 loses the sample in flight' e2e/kill_resume.sh harness/test_sweep.c:test_stopped_and_resumed_equals_one_go
+answered 'regressions tested unpaired, with no interval, over dozens of cells' 'paired by sample, contexts resampled whole, exact p, Holm, a margin' \
+	results/test_stats_oracle.c:paired results/test_stats_oracle.c:holm results/test_gate.c:matrix
+answered 'a gate that measured nothing says "pass", or "regression"' 'exit 4; also when the baseline is gone, changed or not there' results/test_gate.c:an_empty_database e2e/gate.sh
+answered 'false alarms of speed: other machines, other load' 'ratio to full in one process, by rounds; TTFT itself only on one quiet machine' \
+	results/test_stats_oracle.c:speed_is_paired_by_round results/test_gate.c:matrix results/test_gate.c:false_alarms_and_power
+answered 'when did the baseline move, and why?' 'by command only; its past stays in the history' results/test_store_more.c:baselines_keep_their_past e2e/gate.sh
+answered 'two runs compared that saw other prompts' 'refused by hash; --force marks the output' results/test_compare.c:refusals_name_the_difference
 answered 'stale caches; no scoring without inference' 'model, tokenizer, template, data by hash; kvbench score' \
 	results/test_store.c:identity_of_a_cell model/test_model.c:hash_names_the_weights harness/test_sweep_suites.c:test_stored_answers_are_scored_anew e2e/score.sh
 answered 'memory: logits of all positions, N x N masks' 'neither; out of memory is a row' runners/test_runner.c:too_long_for_memory_is_an_oom_row long_context.sh

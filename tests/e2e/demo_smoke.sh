@@ -10,7 +10,7 @@ check() { local name=$1; shift; if "$@"; then echo "ok - $name"; else echo "not 
 "$K" "${small[@]}" >"$dir/out" 2>"$dir/err"; rc=$?
 check "the demo ends with 0" [ $rc -eq 0 ]
 [ $rc -eq 0 ] || tail -5 "$dir/err"
-for m in full random streaming-llm snapkv pyramidkv ada-snapkv h2o keydiff expected-attention kvzip; do
+for m in full random streaming-llm snapkv pyramidkv ada-snapkv h2o keydiff expected-attention kvzip proxykv selfkv head-prior; do
 	check "$m is in the summary" grep -qE "^$m " "$dir/out"
 done
 check "the report is one whole file with charts" grep -q '<svg' "$dir/demo.html"

@@ -21,7 +21,7 @@ db=$dir/a.db
 wants 0 '' "$K" help
 wants 2 '' "$K"
 wants 0 '' "$K" version
-for verb in run status report export ask list doctor bench calibrate fetch score; do wants 0 '' "$K" $verb --help; done
+for verb in run status report export ask list doctor bench calibrate fetch score merge paper verify; do wants 0 '' "$K" $verb --help; done
 wants 2 'did you mean "export"' "$K" exprot
 wants 2 'did you mean --format' "$K" export --fromat csv x.db
 wants 2 'usage: kvbench status DB' "$K" status

@@ -36,16 +36,13 @@ static int32_t best_of_chunks(const float *x, const int32_t *best, int64_t chunk
 	return most;
 }
 
-int op_argmax(struct queue *q, const struct tensor *x, int64_t cols, int64_t rows, int32_t *out)
+int cpu_argmax(struct queue *q, const struct tensor *x, int64_t cols, int64_t rows, int32_t *out)
 {
-	if (rows > x->rows || cols > x->cols || cols < 1)
-		return device_fail(q->d, "op_argmax: %lld columns of %lld", (long long)cols, (long long)x->cols);
-	int64_t begin = profile_begin(q->d), chunks = (cols + CHUNK - 1) / CHUNK;
+	int64_t chunks = (cols + CHUNK - 1) / CHUNK;
 	struct argmax_job j = {x, cols, chunks, mem_new((size_t)(rows * chunks), sizeof *j.best)};
 	pool_run(q->d->pool, rows * chunks, argmax_chunk, &j);
 	for (int64_t r = 0; r < rows; r++)
 		out[r] = best_of_chunks(x->x + r * x->cols, j.best + r * chunks, chunks);
 	free(j.best);
-	profile_end(q->d, PROFILE_ARGMAX, begin, 0, 4.0 * (double)rows * (double)cols);
 	return 0;
 }

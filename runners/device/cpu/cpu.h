@@ -9,23 +9,19 @@
 #ifndef KVB_CPU_H
 #define KVB_CPU_H
 
-#include "runners/device/device.h"
-#include "runners/device/pool.h"
+#include "runners/device/backend.h"
 
 #include <math.h>
-#include <string.h>
 
 enum {
 	PANEL = 32,         /* columns of packed W that stand side by side */
+	OPERAND_BLOCK = 32, /* rows and columns of a block of a bf16 operand */
 	LINEAR_ROWS = 96,   /* rows of X an item of a linear layer has at most: a K block of them stays in L2 */
 	LINEAR_GROUP = 384, /* rows of X packed at once: bounds the packed copy; W is read once a group */
 	LINEAR_PANELS = 16, /* panels an item has at most: its partial sums (192 KB) stay in L2 */
 	LINEAR_K = 192,     /* K block: a widened panel (24 KB) is read from L1 */
-	LINEAR_FEW = 24,    /* up to so many rows W streams from memory once, widened on the way: no K blocks */
-	ATTN_ROWS = 192,    /* queries x heads of the group an item of attention has at most; they share each packed key block */
-	HEAD_DIM_MAX = 256,
-	ATTN_SEGMENTS = 4,
-	SCRATCH_BYTES = 1 << 20 /* of each thread: the most an attention item takes is 0.9 MB */
+	LINEAR_FEW = FEW_ROWS, /* up to so many rows W streams from memory once, widened on the way: no K blocks */
+	SCRATCH_BYTES = 9 << 18 /* 2.25 MB of each thread: an attention item of 256 channels takes 2.2 MB */
 };
 
 struct segment {           /* a run of keys in order: row i of it is row index[i] (or i) of k and v */
@@ -35,14 +31,19 @@ struct segment {           /* a run of keys in order: row i of it is row index[i
 };
 
 struct linear_item {
-	const void *x;   /* packed by pack_rows: tiles of tile_rows rows, [tile][k][rows of the tile] */
-	int64_t rows, k; /* k padded to even */
+	const void *x;   /* packed by pack_rows */
+	int64_t rows, k; /* k padded as W's */
 	const char *w;   /* first panel */
 	int64_t panel_bytes;
 	const float *bias;    /* of the first column; NULL = none */
 	float *out;           /* first row, first column */
 	int64_t out_ld, cols; /* cols may end inside the last panel */
 	bool bf16, add;
+	/* Panels hold SWIGLU_TURN gate and as many up columns, half as many come out: to out (of the first such column), or to an
+	 * operand of blocks: [rows/32 from the first row on][operand_blocks][32][32]. panel0: of the item, in the whole matrix. */
+	bool swiglu;
+	uint16_t *operand;
+	int64_t operand_blocks, panel0;
 };
 
 /* One (sequence, KV head, block of queries). Query i sees all segments but the last whole, of the last seen + i*causal keys. */
@@ -53,7 +54,9 @@ struct attend_item {
 	int64_t seen, queries;
 	float scale;
 	const float *q; /* [queries][q_ld]: head j of the group at + j*d */
-	float *out;     /* the same shape, or NULL: only lse is wanted */
+	float *out;     /* the same shape, or NULL: to the operand, or only lse is wanted */
+	uint16_t *operand; /* blocks [rows/32][operand_blocks][32][32] or NULL; query 0 is row row0, head 0 of the group from col0 on */
+	int64_t operand_blocks, row0, col0;
 	float *lse;     /* [queries][lse_ld]: head j of the group at + j; or NULL */
 	int64_t q_ld, out_ld, lse_ld;
 };
@@ -71,15 +74,10 @@ static inline int64_t attend_parts(const struct attend_item *a)
 		parts += (attend_end(a, s) + ATTN_PART - 1) / ATTN_PART;
 	return parts;
 }
-/* Floats of one part's result: for each row (query x head) d padded to 32 sums, then all maxima, then all sums of p. */
-static inline int64_t attend_part_floats(const struct attend_item *a)
-{
-	return a->queries * a->g * ((a->d + 31) / 32 * 32 + 2);
-}
 
-/* One (KV head, block of at most ATTN_BLOCK keys): probabilities of all queries, reduced. */
+/* One (KV head, block of at most reduce_keys keys): probabilities of all queries, reduced. */
 struct reduce_item {
-	struct segment keys; /* n <= ATTN_BLOCK; index NULL */
+	struct segment keys; /* n <= reduce_keys; index NULL */
 	int g, d;
 	bool bf16, causal;
 	int64_t seen, queries; /* query i sees the first seen + i*causal of these keys; seen may be negative */
@@ -94,121 +92,108 @@ struct reduce_item {
 
 struct cpu_kernels {
 	const char *name;
-	int tile_rows;
-	bool pairs; /* X of a bf16 linear layer is packed as pairs of bf16 (vdpbf16ps), else as rounded fp32 */
-	/* one tile: rows <= tile_rows rows of x (leading dimension ld, k columns) into [k padded to even][rows] */
+	int tile_rows;   /* of a packed tile of X */
+	bool bf16_alone; /* nothing in it for fp32 */
+	bool blocks;     /* operands are blocks [rows/32][columns/32][32][32] of bf16, padding of columns zero; else plain rows */
+	bool pairs;      /* X of a bf16 linear layer is packed as pairs of bf16 (vdpbf16ps), else as rounded fp32 */
+	/* One tile: rows <= tile_rows rows of x (leading dimension ld, k columns) into [k padded to even][rows], or the blocks of one
+	 * row of blocks. */
 	void (*pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t k, bool bf16);
+	/* What fits an item's caches: the most rows and panels; and the least panels worth an item of their own. */
+	void (*linear_limits)(int64_t k, int64_t *rows, int64_t *least, int64_t *most);
 	void (*linear)(const struct linear_item *a, void *scratch);
+	int attend_rows; /* queries x heads of the group an item of attention has at most; they share each packed key block */
 	void (*attend)(const struct attend_item *a, void *scratch);
-	/* The same in two steps for several threads, bit for bit: each part's result, then all parts [n][attend_part_floats]
-	 * merged. NULL = attend alone. */
+	/* The same in two steps for several threads, bit for bit: each part's result, then all parts [n][part_floats] merged.
+	 * NULL = attend alone. */
+	int64_t (*part_floats)(const struct attend_item *a);
 	void (*attend_part)(const struct attend_item *a, int64_t part, float *result, void *scratch);
 	void (*attend_merge)(const struct attend_item *a, const float *parts, void *scratch);
+	int reduce_keys; /* keys of an item of reduce */
 	void (*reduce)(const struct reduce_item *a, void *scratch);
 	void (*rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps); /* out may be x */
 	void (*rope)(float *x, const float *cos, const float *sin, int d);                 /* one head, in place */
-	void (*swiglu)(float *out, const float *gate, const float *up, int64_t n);
 	double (*peak_fma)(int64_t n);            /* runs n rounds on registers; FLOPs of it */
-	double (*peak_dot)(int64_t n);            /* the same by vdpbf16ps; NULL = not there */
+	double (*peak_dot)(int64_t n);            /* the same by vdpbf16ps or tdpbf16ps; NULL = not there */
 	float (*read)(const float *x, int64_t n); /* reads all of x, n a multiple of 256 */
 };
-extern const struct cpu_kernels kernels_reference, kernels_avx2, kernels_avx512, kernels_avx512bf16;
+extern const struct cpu_kernels kernels_reference, kernels_avx2, kernels_avx512, kernels_avx512bf16, kernels_amx;
 
-enum profile_op { /* names: profile.c */
-	PROFILE_EMBED,
-	PROFILE_NORM,
-	PROFILE_LINEAR,
-	PROFILE_LINEAR_FEW,
-	PROFILE_HEAD_NORM,
-	PROFILE_ROPE_TABLE,
-	PROFILE_ROPE,
-	PROFILE_SWIGLU,
-	PROFILE_COPY,
-	PROFILE_ARGMAX,
-	PROFILE_KV_APPEND,
-	PROFILE_KV_GATHER,
-	PROFILE_ATTENTION,
-	PROFILE_ATTENTION_ONE,
-	PROFILE_ATTN_LSE,
-	PROFILE_ATTN_REDUCE,
-	PROFILE_MOMENTS,
-	PROFILE_OPS
-};
-struct profile_count {
-	int64_t calls, ns;
-	double flops, bytes;
-};
-
-struct device {
+struct cpu_device {
+	struct device head;
 	const struct cpu_kernels *kernels;
-	struct pool *pool;
-	bool bf16;
-	char why[128];
-	int64_t limit, bytes, peak_bytes; /* limit 0 = none */
-	void *scratch;                    /* [threads][SCRATCH_BYTES] */
-	void *shared;                     /* packed rows of X of the linear layer at work; grows to the widest */
+	void *scratch; /* [threads][SCRATCH_BYTES] */
+	void *shared;  /* packed rows of X of the linear layer at work; grows to the widest */
 	int64_t shared_bytes;
-	char error[ERR_LEN];
-	bool oom;
-	int64_t oom_bytes;
-	bool profiling;
-	struct profile_count profile[PROFILE_OPS];
 };
-struct queue {
-	struct device *d;
-};
-struct tensor {
-	struct device *d;
-	int64_t rows, cols;
-	float *x; /* [rows][cols] */
-};
+static inline struct cpu_device *cpu_device(struct device *d)
+{
+	return (struct cpu_device *)d;
+}
 /* Panels of PANEL rows of W (columns of y), zeros behind n and k:
- * fp32 [panel][k][32]; bf16 [panel][k/2][32][2], so that a pair of k is one 32-bit lane. */
-struct weight {
-	struct device *d;
-	int64_t n, k, k_pad, panel_bytes;
+ * fp32 [panel][k][32]; bf16 [panel][k/2][32][2], so that a pair of k is one 32-bit lane, and 16 pairs two tiles of AMX. */
+struct cpu_weight {
+	struct weight head;
+	int64_t k_pad, panel_bytes;
 	void *w;
 };
-struct kv { /* row r of (l, h): k + (first[l*heads + h] + r) * head_dim elements, v the same */
-	struct device *d;
-	int layers, heads, head_dim;
-	int64_t *cap, *len, *first; /* [layers*heads] */
-	void *k, *v;
-	int64_t bytes; /* of k and v each */
-};
-struct kept {
-	struct device *d;
-	int layers, heads;
-	int32_t *len;   /* [layers*heads] */
-	int64_t *first; /* into index */
-	int32_t *index;
-	int64_t bytes;
-};
+static inline const struct cpu_weight *cpu_weight(const struct weight *w)
+{
+	return (const struct cpu_weight *)w;
+}
+/* Operands as blocks: their number side by side, and row r of the first one of its row of blocks (the next is 32 x 32 further). */
+static inline bool cpu_has_blocks(const struct device *d)
+{
+	return d->bf16 && ((const struct cpu_device *)d)->kernels->blocks;
+}
+static inline int64_t operand_blocks(const struct tensor *t)
+{
+	return (t->cols + OPERAND_BLOCK - 1) / OPERAND_BLOCK;
+}
+static inline uint16_t *operand_row(const struct tensor *t, int64_t r)
+{
+	int64_t row_of_blocks = operand_blocks(t) * OPERAND_BLOCK * OPERAND_BLOCK;
+	return (uint16_t *)t->x + r / OPERAND_BLOCK * row_of_blocks + r % OPERAND_BLOCK * OPERAND_BLOCK;
+}
+static inline void *cpu_scratch(struct device *d, int thread)
+{
+	return (char *)cpu_device(d)->scratch + (int64_t)thread * SCRATCH_BYTES;
+}
 
-/* Counted memory, 64-byte aligned, huge pages for large blocks; NULL = refused (device_oom says so). Free with the same size. */
-void *device_alloc(struct device *d, int64_t bytes);
-void device_free(struct device *d, void *p, int64_t bytes);
-int device_fail(struct device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* sets the error, returns -1 */
-void *device_scratch(struct device *d, int thread);
-/* Around the work of an operation: 0 while nobody profiles, and then profile_end does nothing. */
-static inline int64_t profile_begin(const struct device *d)
-{
-	return d->profiling ? clock_ns() : 0;
-}
-void profile_end(struct device *d, enum profile_op op, int64_t begin, double flops, double bytes);
-
-static inline int64_t round_up(int64_t n, int64_t to)
-{
-	return (n + to - 1) / to * to;
-}
-static inline int64_t kv_element(const struct device *d)
-{
-	return d->bf16 ? 2 : 4;
-}
-static inline void *kv_row(const struct kv *kv, void *base, int layer, int head, int64_t row)
-{
-	return (char *)base + (kv->first[layer * kv->heads + head] + row) * kv->head_dim * kv_element(kv->d);
-}
+/* ---- the operations, one a file; as in device.h ---- */
+int cpu_tensor_write(struct queue *q, struct tensor *t, int64_t row0, int64_t rows, const float *host);
+int cpu_tensor_read(struct queue *q, const struct tensor *t, int64_t row0, int64_t rows, float *host);
+int64_t cpu_operand_bytes(const struct device *d, int64_t rows, int64_t cols);
+int cpu_operand_clear(struct tensor *t);
+int cpu_tensor_fill(struct queue *q, struct tensor *t, float value);
+struct weight *cpu_weight_new(struct device *d, int64_t n, int64_t k, weight_rows_fn rows, void *user, char err[ERR_LEN]);
+void cpu_weight_free(struct weight *w);
+int64_t cpu_weight_bytes(const struct device *d, int64_t n, int64_t k);
+int cpu_kv_read(struct queue *q, const struct kv *kv, int layer, int head, int64_t first, int64_t n, float *k, float *v);
+int cpu_kv_write(struct queue *q, struct kv *kv, int layer, int head, int64_t n, const float *k, const float *v);
+int cpu_kv_append(struct queue *q, int layer, const struct attn_seq *seqs, int n, const struct tensor *x, int64_t kcol, int64_t vcol);
+int cpu_kv_gather(struct queue *q, struct kv *dst, const struct kv *src, const struct kept *k, int layer);
+int cpu_embed(struct queue *q, struct tensor *out, const struct weight *table, const int32_t *ids, int64_t rows);
+int cpu_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, int64_t rows);
+int cpu_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias, int64_t col0,
+	int64_t cols, bool add, int64_t rows);
+int cpu_head_norm(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps, int64_t rows);
+int cpu_rope_table(struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows);
+int cpu_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows);
+int cpu_linear_swiglu(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, int64_t rows);
+int cpu_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_col, const struct tensor *x, int64_t row, int64_t col, int64_t rows,
+	int64_t cols);
+int cpu_gather_rows(struct queue *q, struct tensor *out, const struct tensor *x, const int32_t *rows, int64_t n);
+int cpu_argmax(struct queue *q, const struct tensor *x, int64_t cols, int64_t rows, int32_t *out);
+int cpu_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n, struct tensor *out, const struct tensor *x, int64_t qcol, int heads,
+	struct tensor *lse);
+int cpu_attn_lse(struct queue *q, int layer, const struct key_set *keys, const struct tensor *x, int64_t row0, int64_t rows, int64_t qcol, int heads,
+	struct tensor *lse);
+int cpu_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int which, int64_t col0, int64_t cols, const struct tensor *x,
+	int64_t row0, int64_t rows, int64_t qcol, int heads, const struct tensor *lse, int64_t lse_row0, enum attn_reduce reduce,
+	enum attn_group group, struct tensor *out, int64_t out_col);
+int cpu_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int heads, int d, double *sum, double *outer);
+void cpu_peaks(struct device *d, struct device_peaks *p);
 
 static inline uint16_t bf16_from(float x) /* nearest even; NaN stays NaN */
 {

@@ -27,14 +27,9 @@ static void moments_head(void *arg, int64_t h, int thread)
 			outer[k * d + i] = outer[i * d + k];
 }
 
-int op_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int heads, int d, double *sum,
+int cpu_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int heads, int d, double *sum,
 	double *outer)
 {
-	if (row0 < 0 || row0 + rows > x->rows || col0 < 0 || col0 + (int64_t)heads * d > x->cols || d > HEAD_DIM_MAX)
-		return device_fail(q->d, "op_moments: %d heads of %d from column %lld of %lld", heads, d, (long long)col0,
-			(long long)x->cols);
-	int64_t begin = profile_begin(q->d);
 	pool_run(q->d->pool, heads, moments_head, &(struct moments_job){x, row0, rows, col0, d, sum, outer});
-	profile_end(q->d, PROFILE_MOMENTS, begin, (double)rows * heads * d * (d + 2), 4.0 * (double)rows * heads * d);
 	return 0;
 }

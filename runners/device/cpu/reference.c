@@ -15,20 +15,43 @@ static float panel_at(const char *panel, int64_t k, int64_t c, bool bf16)
 	return bf16 ? bf16_to(((const uint16_t *)panel)[(k / 2 * PANEL + c) * 2 + k % 2]) : ((const float *)panel)[k * PANEL + c];
 }
 
+static float dot(const struct linear_item *a, int64_t r, int64_t c)
+{
+	const float *x = (const float *)a->x + r * a->k; /* tiles of one row */
+	const char *panel = a->w + c / PANEL * a->panel_bytes;
+	float sum = 0;
+	for (int64_t k = 0; k < a->k; k++)
+		sum += x[k] * panel_at(panel, k, c % PANEL, a->bf16);
+	return sum;
+}
+
 static void linear(const struct linear_item *a, void *scratch)
 {
 	(void)scratch;
 	for (int64_t r = 0; r < a->rows; r++)
 		for (int64_t c = 0; c < a->cols; c++) {
-			const float *x = (const float *)a->x + r * a->k; /* tiles of one row */
-			const char *panel = a->w + c / PANEL * a->panel_bytes;
-			float sum = 0, *out = a->out + r * a->out_ld + c;
-			for (int64_t k = 0; k < a->k; k++)
-				sum += x[k] * panel_at(panel, k, c % PANEL, a->bf16);
+			float *out = a->out + r * a->out_ld + c, sum;
+			if (a->swiglu) {
+				if (c % PANEL < SWIGLU_TURN) {
+					float gate = dot(a, r, c);
+					a->out[r * a->out_ld + c / PANEL * SWIGLU_TURN + c % PANEL] =
+						gate / (1 + expf(-gate)) * dot(a, r, c + SWIGLU_TURN);
+				}
+				continue;
+			}
+			sum = dot(a, r, c);
 			if (a->bias)
 				sum += a->bias[c];
 			*out = a->add ? *out + sum : sum;
 		}
+}
+
+static void linear_limits(int64_t k, int64_t *rows, int64_t *least, int64_t *most)
+{
+	(void)k;
+	*rows = LINEAR_ROWS;
+	*least = 1;
+	*most = LINEAR_PANELS;
 }
 
 static float key_dot(const float *q, const struct segment *s, int64_t key, int d, bool bf16)
@@ -124,12 +147,6 @@ static void rope(float *x, const float *cos, const float *sin, int d)
 	}
 }
 
-static void swiglu(float *out, const float *gate, const float *up, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		out[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
-}
-
 static double peak_fma(int64_t n)
 {
 	volatile float sink;
@@ -152,4 +169,17 @@ static float read_all(const float *x, int64_t n)
 }
 
 const struct cpu_kernels kernels_reference = {
-	"reference", 1, false, pack_rows, linear, attend, NULL, NULL, reduce, rmsnorm, rope, swiglu, peak_fma, NULL, read_all};
+	.name = "reference",
+	.tile_rows = 1,
+	.pack_rows = pack_rows,
+	.linear_limits = linear_limits,
+	.linear = linear,
+	.attend_rows = GROUP_HEADS_MAX,
+	.attend = attend,
+	.reduce_keys = ATTN_BLOCK,
+	.reduce = reduce,
+	.rmsnorm = rmsnorm,
+	.rope = rope,
+	.peak_fma = peak_fma,
+	.read = read_all,
+};

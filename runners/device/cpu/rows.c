@@ -1,4 +1,4 @@
-/* rows.c: the operations that work on each row alone: norms, RoPE, SwiGLU. Threads take blocks of rows. */
+/* rows.c: the operations that work on each row alone: norms and RoPE. Threads take blocks of rows. */
 #include "runners/device/cpu/cpu.h"
 
 enum { BLOCK_ELEMENTS = 16384 }; /* of an item: some microseconds; less is not worth waking a thread */
@@ -8,6 +8,8 @@ struct rows_job {
 	int64_t rows, block;
 	const struct cpu_kernels *kernels;
 	float *out;
+	struct tensor *operand; /* instead of out, where operands are blocks */
+	char *scratch;          /* of this thread */
 	const float *x, *w;
 	int64_t out_ld, x_ld, n;
 	int heads, d;
@@ -16,20 +18,18 @@ struct rows_job {
 
 static void rows_block(void *arg, int64_t item, int thread)
 {
-	const struct rows_job *j = arg;
-	(void)thread;
-	for (int64_t r = item * j->block; r < j->rows && r < (item + 1) * j->block; r++)
-		j->row(j, r);
+	struct rows_job j = *(const struct rows_job *)arg;
+	j.scratch += (int64_t)thread * SCRATCH_BYTES;
+	for (int64_t r = item * j.block; r < j.rows && r < (item + 1) * j.block; r++)
+		j.row(&j, r);
 }
 
-/* streams: how many matrices [rows, cols] are read or written. */
-static int run_rows(struct queue *q, enum profile_op op, struct rows_job j, int64_t cols, int streams)
+static int run_rows(struct queue *q, struct rows_job j, int64_t cols)
 {
-	int64_t begin = profile_begin(q->d);
-	j.kernels = q->d->kernels;
+	j.kernels = cpu_device(q->d)->kernels;
+	j.scratch = cpu_scratch(q->d, 0);
 	j.block = cols < BLOCK_ELEMENTS ? BLOCK_ELEMENTS / cols : 1;
 	pool_run(q->d->pool, (j.rows + j.block - 1) / j.block, rows_block, &j);
-	profile_end(q->d, op, begin, 0, 4.0 * streams * (double)j.rows * (double)cols);
 	return 0;
 }
 
@@ -38,12 +38,19 @@ static void norm_row(const struct rows_job *j, int64_t r)
 	j->kernels->rmsnorm(j->out + r * j->out_ld, j->x + r * j->x_ld, j->w, j->n, j->eps);
 }
 
-int op_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, int64_t rows)
+static void norm_operand_row(const struct rows_job *j, int64_t r)
 {
-	if (rows > x->rows || rows > out->rows || out->cols < w->cols || x->cols < w->cols)
-		return device_fail(q->d, "op_rmsnorm: %lld rows of %lld do not fit", (long long)rows, (long long)w->cols);
-	return run_rows(q, PROFILE_NORM,
-		(struct rows_job){.row = norm_row,
+	float *row = (float *)j->scratch;
+	j->kernels->rmsnorm(row, j->x + r * j->x_ld, j->w, j->n, j->eps);
+	j->kernels->pack_rows(operand_row(j->operand, r), row, j->n, 1, j->n, true);
+}
+
+int cpu_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, int64_t rows)
+{
+	bool blocks = out->operand && cpu_has_blocks(q->d);
+	return run_rows(q,
+		(struct rows_job){.row = blocks ? norm_operand_row : norm_row,
+			.operand = out,
 			.rows = rows,
 			.out = out->x,
 			.x = x->x,
@@ -52,7 +59,7 @@ int op_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, cons
 			.x_ld = x->cols,
 			.n = w->cols,
 			.eps = eps},
-		w->cols, 2);
+		w->cols);
 }
 
 static void head_norm_row(const struct rows_job *j, int64_t r)
@@ -63,13 +70,10 @@ static void head_norm_row(const struct rows_job *j, int64_t r)
 	}
 }
 
-int op_head_norm(
+int cpu_head_norm(
 	struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps, int64_t rows)
 {
-	if (rows > x->rows || col0 < 0 || col0 + (int64_t)heads * d > x->cols || w->cols < d)
-		return device_fail(q->d, "op_head_norm: %d heads of %d from column %lld of %lld", heads, d, (long long)col0,
-			(long long)x->cols);
-	return run_rows(q, PROFILE_HEAD_NORM,
+	return run_rows(q,
 		(struct rows_job){.row = head_norm_row,
 			.rows = rows,
 			.out = x->x + col0,
@@ -78,22 +82,19 @@ int op_head_norm(
 			.heads = heads,
 			.d = d,
 			.eps = eps},
-		(int64_t)heads * d, 2);
+		(int64_t)heads * d);
 }
 
-int op_rope_table(
+int cpu_rope_table(
 	struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows)
 {
-	if (rows > cs->rows || d % 2 || cs->cols < d)
-		return device_fail(q->d, "op_rope_table: %lld rows of %d do not fit", (long long)rows, d);
-	int64_t begin = profile_begin(q->d);
+	(void)q;
 	for (int64_t r = 0; r < rows; r++)
 		for (int t = 0; t < d / 2; t++) {
 			float angle = (float)positions[r] * (float)inv_freq[t];
 			cs->x[r * cs->cols + t] = cosf(angle) * (float)mscale;
 			cs->x[r * cs->cols + d / 2 + t] = sinf(angle) * (float)mscale;
 		}
-	profile_end(q->d, PROFILE_ROPE_TABLE, begin, 0, 4.0 * (double)rows * d);
 	return 0;
 }
 
@@ -104,12 +105,9 @@ static void rope_row(const struct rows_job *j, int64_t r)
 		j->kernels->rope(j->out + r * j->out_ld + h * j->d, cs, cs + j->d / 2, j->d);
 }
 
-int op_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows)
+int cpu_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows)
 {
-	if (rows > x->rows || rows > cs->rows || d % 2 || cs->cols < d || col0 < 0 || col0 + (int64_t)heads * d > x->cols)
-		return device_fail(
-			q->d, "op_rope: %d heads of %d from column %lld of %lld", heads, d, (long long)col0, (long long)x->cols);
-	return run_rows(q, PROFILE_ROPE,
+	return run_rows(q,
 		(struct rows_job){.row = rope_row,
 			.rows = rows,
 			.out = x->x + col0,
@@ -118,26 +116,5 @@ int op_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, c
 			.x_ld = cs->cols,
 			.heads = heads,
 			.d = d},
-		(int64_t)heads * d, 2);
-}
-
-static void swiglu_row(const struct rows_job *j, int64_t r)
-{
-	const float *gate = j->x + r * j->x_ld;
-	j->kernels->swiglu(j->out + r * j->out_ld, gate, gate + j->n, j->n);
-}
-
-int op_swiglu(struct queue *q, struct tensor *out, const struct tensor *gate_up, int64_t f, int64_t rows)
-{
-	if (rows > out->rows || rows > gate_up->rows || out->cols < f || gate_up->cols < 2 * f)
-		return device_fail(q->d, "op_swiglu: %lld rows of %lld do not fit", (long long)rows, (long long)f);
-	return run_rows(q, PROFILE_SWIGLU,
-		(struct rows_job){.row = swiglu_row,
-			.rows = rows,
-			.out = out->x,
-			.x = gate_up->x,
-			.out_ld = out->cols,
-			.x_ld = gate_up->cols,
-			.n = f},
-		f, 3);
+		(int64_t)heads * d);
 }

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const FAST[] = {"avx2", "avx512", "avx512bf16"};
-enum { N_FAST = 3 };
+static const char *const FAST[] = {"avx2", "avx512", "avx512bf16", "amx"};
+enum { N_FAST = 4, AMX = 3 }; /* AMX rounds the probabilities of attention to bf16 and works on bf16 alone */
 static const char *const PRECISIONS[] = {"fp32", "bf16"};
 
 /* Sanitizers cost 10 to 30 times: every n-th case is enough for them. */
@@ -25,7 +25,7 @@ static inline int every(int n)
 	return getenv("KVB_SANITIZED") ? n : 1;
 }
 
-/* NULL = this machine lacks the instruction set (printed once a test). */
+/* NULL = this machine lacks the instruction set, or it has nothing for this precision (printed once a test). */
 static inline struct device *open_device(const char *isa, const char *precision, int threads)
 {
 	struct device *d;

@@ -3,6 +3,14 @@
 
 #include "runners/device/pool.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static void test_open(void **state)
 {
 	(void)state;
@@ -20,12 +28,49 @@ static void test_open(void **state)
 		struct device_options o;
 		const char *says;
 	} wrong[] = {{{.name = "tpu"}, "tpu"}, {{.precision = "fp8"}, "fp8"}, {{.isa = "sse9"}, "sse9"},
-		{{.isa = "amx"}, "not built in"}, {{.memory_bytes = 100}, "out of memory"}};
+		{{.isa = "amx", .precision = "fp32"}, "bf16 alone"}, {{.memory_bytes = 100}, "out of memory"}};
 	for (int i = 0; i < 5; i++) {
 		assert_int_equal(device_open(&d, &wrong[i].o, err), -1);
 		assert_null(d);
 		assert_non_null(strstr(err, wrong[i].says));
 	}
+}
+
+/* In a child that the system refuses the tiles (and where it does not, it must not matter). Exit code: 0 = as it should be. */
+static int open_without_tiles(void)
+{
+	static struct sock_filter refuse[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = sizeof refuse / sizeof *refuse, .filter = refuse};
+	struct device *d;
+	char err[ERR_LEN];
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		return 2;
+	if (device_open(&d, &(struct device_options){.name = "cpu", .threads = 1}, err))
+		return 3;
+	int wrong = !strcmp(device_isa(d), "amx");
+	device_close(d);
+	return wrong || !device_open(&d, &(struct device_options){.name = "cpu", .isa = "amx"}, err) || !strstr(err, "does not grant");
+}
+
+static void test_tiles_refused(void **state)
+{
+	(void)state;
+	int status;
+	pid_t child = fork();
+	if (child == 0)
+		_exit(open_without_tiles());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 2) {
+		print_message("[ SKIPPED  ] this system has no seccomp filters\n");
+		skip();
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static void test_memory_limit(void **state)
@@ -177,6 +222,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_open),
+		cmocka_unit_test(test_tiles_refused),
 		cmocka_unit_test(test_memory_limit),
 		cmocka_unit_test(test_pool),
 		cmocka_unit_test(test_peaks),

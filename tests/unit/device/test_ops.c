@@ -2,8 +2,8 @@
 #include "tests/unit/device/fixture.h"
 
 static const int64_t ROWS[] = {1, 2, 5, 13};
-static const char *const ALL[] = {"reference", "avx2", "avx512", "avx512bf16"};
-enum { N_ALL = 4 };
+static const char *const ALL[] = {"reference", "avx2", "avx512", "avx512bf16", "amx"};
+enum { N_ALL = 5, AMX_AT = 4 };
 
 static void test_rmsnorm_and_head_norm(void **state)
 {
@@ -90,33 +90,57 @@ static void test_rope(void **state)
 	}
 }
 
-static void test_swiglu(void **state)
+/* silu(gate) up of one layer, from plain rows and as operands, against double; then through a second layer. */
+static void test_linear_swiglu(void **state)
 {
 	(void)state;
-	enum { F = 77, N = 5 };
-	float *x = values(4, N * 2 * F, 20);
-	x[0] = 0, x[1] = -200, x[2] = 200, x[3] = -87.5f, x[4] = -100, x[5] = NAN;
-	float want[N * F];
-	for (int r = 0; r < N; r++)
-		for (int i = 0; i < F; i++) {
-			double g = x[r * 2 * F + i];
-			want[r * F + i] = (float)(g / (1 + exp(-g)) * x[r * 2 * F + F + i]);
-		}
-	for (int i = 0; i < N_ALL; i++) {
-		struct device *d = open_device(ALL[i], "fp32", 2);
-		if (!d)
-			continue;
-		struct queue *q = queue_new(d);
-		struct tensor *xt = tensor_of(q, x, N, 2 * F), *out = tensor_of(q, NULL, N, F);
-		assert_int_equal(op_swiglu(q, out, xt, F, N), 0);
-		float *got = host_of(q, out);
-		assert_close("swiglu", got, want, N * F, 1e-6); /* observed 4e-7 */
-		free(got);
-		tensor_free(xt), tensor_free(out);
-		queue_free(q);
-		device_close(d);
-	}
-	free(x);
+	enum { K = 70, F = 48, D = 40 };
+	static const int64_t rows[] = {1, 16, 17, 45, 200};
+	float *w = values(4, 2 * F * K, 0.2f), *down = values(5, D * F, 1), *one = values(6, K, 1);
+	for (int k = 0; k < K; k++)
+		one[k] = 1;
+	for (int n = 0; n < 5; n++)
+		for (int p = 0; p < 2; p++)
+			for (int i = 0; i < N_ALL; i++) {
+				struct device *d = open_device(ALL[i], PRECISIONS[p], 2);
+				if (!d)
+					continue;
+				struct queue *q = queue_new(d);
+				int64_t r = rows[n];
+				float *x = values(7, r * K, 1), *want = mem_new((size_t)(r * F), 4);
+				struct tensor *xt = tensor_of(q, x, r, K), *ones = tensor_of(q, one, 1, K), *operand = operand_new(d, r, K);
+				struct tensor *act = operand_new(d, r, F), *out = tensor_of(q, NULL, r, D);
+				struct weight *gate_up = weight_of(d, w, 2 * F, K), *w_down = weight_of(d, down, D, F);
+				assert_int_equal(op_rmsnorm(q, operand, xt, ones, 1e-6f, r), 0);
+				assert_int_equal(op_linear_swiglu(q, act, operand, gate_up, r), 0);
+				assert_int_equal(op_linear(q, out, act, w_down, NULL, 0, D, false, r), 0);
+				float *got = host_of(q, out), *exact = mem_new((size_t)(r * D), 4);
+				for (int64_t j = 0; j < r; j++) {
+					double square = 0, y[2 * F] = {0}, a[F];
+					for (int k = 0; k < K; k++)
+						square += (double)x[j * K + k] * x[j * K + k];
+					for (int f = 0; f < 2 * F; f++)
+						for (int k = 0; k < K; k++)
+							y[f] += x[j * K + k] / sqrt(square / K + 1e-6) * w[f * K + k];
+					for (int f = 0; f < F; f++) {
+						double g = y[f / 16 * 32 + f % 16];
+						a[f] = g / (1 + exp(-g)) * y[f / 16 * 32 + f % 16 + 16];
+					}
+					for (int c = 0; c < D; c++) {
+						double sum = 0;
+						for (int f = 0; f < F; f++)
+							sum += a[f] * down[c * F + f];
+						exact[j * D + c] = (float)sum;
+					}
+				}
+				assert_close(ALL[i], got, exact, r * D, p ? 0.06 : 1e-5); /* observed 0.03, 4e-7; bf16: two layers of terms rounded by 2^-9 */
+				free(x), free(want), free(got), free(exact);
+				tensor_free(xt), tensor_free(ones), tensor_free(operand), tensor_free(act), tensor_free(out);
+				weight_free(gate_up), weight_free(w_down);
+				queue_free(q);
+				device_close(d);
+			}
+	free(w), free(down), free(one);
 }
 
 static void test_copies(void **state)
@@ -288,7 +312,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rmsnorm_and_head_norm),
 		cmocka_unit_test(test_rope),
-		cmocka_unit_test(test_swiglu),
+		cmocka_unit_test(test_linear_swiglu),
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_argmax),
 		cmocka_unit_test(test_argmax_long),

@@ -66,6 +66,12 @@ void runner_close(struct runner *r)
 	free(r);
 }
 
+int runner_method_params(const struct runner *r, const char *method, const char *options, char **canonical, char err[ERR_LEN])
+{
+	(void)r;
+	return runner_method_resolve(method, options, canonical, err);
+}
+
 const struct runner_info *runner_info(const struct runner *r)
 {
 	return &r->info;
@@ -96,7 +102,8 @@ size_t runner_cut_tokens(struct runner *r, const char *text, size_t len, int64_t
 
 int runner_method_resolve(const char *method, const char *options, char **canonical, char err[ERR_LEN])
 {
-	static const char *const names[] = {"full", "random", "snapkv", "kvzip", "pyramidkv", "streaming-llm", "snapkv@pyramid"};
+	static const char *const names[] = {"full", "random", "snapkv", "kvzip", "pyramidkv", "streaming-llm", "snapkv@pyramid", "proxykv",
+		"head-prior"};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		if (!strcmp(names[i], method)) {
 			*canonical = text_copy(options ? options : "{}");
@@ -105,6 +112,11 @@ int runner_method_resolve(const char *method, const char *options, char **canoni
 	}
 	const char *near = name_nearest(method, names, sizeof names / sizeof *names);
 	return err_set(err, "method \"%s\" is not known; did you mean \"%s\"?", method, near ? near : "");
+}
+
+bool runner_method_trained(const char *method)
+{
+	return !strcmp(method, "proxykv") || !strcmp(method, "head-prior");
 }
 
 size_t runner_method_count(void)
@@ -268,8 +280,9 @@ int runner_time(
 	snprintf(stub.timed + n, sizeof stub.timed - n, "%s ", x->method);
 	int64_t tokens = runner_count_tokens(r, job->context, strlen(job->context));
 	stub.prefill_tokens += stub.reuses ? 0 : tokens;
-	*out = (struct runner_timing){10, 20, 30, 40, 50, 60, stub.parts_off ? 300 : 210, 110, 100 * decode_tokens, decode_tokens,
-		1000, 800, 400, (int)tokens, 4};
+	*out = (struct runner_timing){10, 20, 30, 40, 50, 60, stub.parts_off ? 300 : 210, 110, 100 * decode_tokens,
+		.decode_tokens = decode_tokens, .peak_bytes = 1000, .kv_bytes_before = 800, .kv_bytes_after = 400, .context_tokens = (int)tokens,
+		.kept_total = 4};
 	return 0;
 }
 
@@ -300,6 +313,15 @@ int runner_bench(const struct runner_options *o, const struct runner_bench_optio
 	return err_set(err, "the stub measures nothing");
 }
 
+bool runner_device_usable(const char *device, char what[DEVICE_NAME_LEN])
+{
+	snprintf(what, DEVICE_NAME_LEN, "the stub's %s", device);
+	return true;
+}
+void runner_device_name(const char *device, char name[DEVICE_NAME_LEN])
+{
+	snprintf(name, DEVICE_NAME_LEN, "%s", strcmp(device, "auto") ? device : "cpu");
+}
 void runner_machine(struct runner_machine *m)
 {
 	*m = (struct runner_machine){

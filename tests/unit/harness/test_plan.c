@@ -60,6 +60,26 @@ static void test_defaults(void **state)
 	plan_free(&p);
 }
 
+/* The head prior stands beside every trained method by itself, as full and random do; once, and only then. */
+static void test_trained_methods_bring_the_head_prior(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *methods;
+		int with, without; /* methods in the plan, head-prior among them or not */
+	} cases[] = {{"methods=snapkv", 0, 3}, {"methods=proxykv", 4, 0}, {"methods=head-prior,proxykv", 4, 0}, {"methods=head-prior", 3, 0}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct plan p;
+		int found = 0;
+		must_read(&p, small, &cases[i].methods, 1);
+		for (int m = 0; m < p.n_methods; m++)
+			found += !strcmp(p.methods[m].name, "head-prior");
+		assert_int_equal(found, cases[i].with ? 1 : 0);
+		assert_int_equal(p.n_methods, cases[i].with + cases[i].without);
+		plan_free(&p);
+	}
+}
+
 static void test_full_and_random_are_always_there_and_full_only_at_one(void **state)
 {
 	(void)state;
@@ -218,6 +238,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_full_and_random_are_always_there_and_full_only_at_one),
+		cmocka_unit_test(test_trained_methods_bring_the_head_prior),
 		cmocka_unit_test(test_overrides),
 		cmocka_unit_test(test_lists_in_method_options_make_one_method_each),
 		cmocka_unit_test(test_mistakes_name_the_nearest),

@@ -8,7 +8,8 @@ static void every_name_resolves(void **state)
 {
 	(void)state;
 	static const char *const first_wave[] = {"full", "random", "streaming-llm", "knorm", "snapkv", "pyramidkv", "ada-snapkv",
-		"h2o", "tova", "keydiff", "lagkv", "expected-attention", "kvzip", "kvzip@uniform", "kvzip@head"};
+		"h2o", "tova", "keydiff", "lagkv", "expected-attention", "kvzip", "kvzip@uniform", "kvzip@head",
+		"kvzip+iam", "proxykv", "selfkv", "lkv", "lkv-global", "kvmlp", "head-prior"};
 	assert_int_equal(method_count(), sizeof(first_wave) / sizeof(*first_wave));
 	for (size_t i = 0; i < method_count(); i++) {
 		struct plan_method m = resolved(first_wave[i], NULL);

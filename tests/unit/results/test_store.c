@@ -1,6 +1,7 @@
 /* The database of results: what goes in comes out, and every way to lose something fails loudly. */
 #include "results/store.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -717,8 +719,8 @@ static int fill_up(const char *expected_error)
 	int done = 0, seen = 0;
 	if (store_open(&f.s, path, err) != 0 || fill(&f) != 0)
 		return 2;
-	char *long_answer = mem_new(5001, 1);
-	memset(long_answer, 'x', 5000);
+	char *longest = mem_new(50001, 1), *long_answer = longest + 45000;
+	memset(longest, 'x', 50000);
 	for (;; done++) {
 		snprintf(id, sizeof id, "s%04d", done);
 		struct store_sample p = a_sample(&f, id);
@@ -728,10 +730,10 @@ static int fill_up(const char *expected_error)
 	}
 	strcpy(first, err);
 	struct store_sample p = a_sample(&f, "batch"); /* a batch says so as well */
-	p.answer = long_answer;
+	p.answer = longest; /* more than what one row may have left free */
 	bool batch_said = store_begin(f.s, err) == 0 && (store_put_sample(f.s, &p, err) | store_commit(f.s, err)) != 0;
 	store_close(f.s);
-	free(long_answer);
+	free(longest);
 	if (!strstr(first, expected_error) || !strstr(first, path))
 		return 3;
 	if (!batch_said)
@@ -866,28 +868,124 @@ static void kill_9_loses_nothing_committed(void **state)
 
 /* ---- migration ---- */
 
+/* The file as a version-1 program left it. */
+static void make_version_1(void)
+{
+	char *sql;
+	size_t len;
+	assert_int_equal(file_read("tests/fixtures/store/v1.sql", &sql, &len, err), 0);
+	run_sql(sql);
+	free(sql);
+}
+
+static int sum_timing(void *user, const struct timing_row *t)
+{
+	*(int64_t *)user += t->duration_ns;
+	return 0;
+}
+
+static void check_version_1_rows(struct store *s)
+{
+	int64_t sum = 0;
+	struct cell_row c = only_cell(s);
+	char cell[SHA_LEN];
+	memset(cell, 'e', SHA_LEN - 1);
+	cell[SHA_LEN - 1] = 0;
+	assert_true(c.ok == 1 && c.score_mean == 1 && c.timing_repetitions == 1);
+	assert_int_equal(store_timings(s, cell, sum_timing, &sum, err), 0);
+	assert_int_equal(sum, 1900);
+}
+
+/* Tables and columns are those of a new file, whichever way they came about. */
+static void check_tables_as_new(void)
+{
+	static const char shape[] = "SELECT group_concat(x, ';') FROM (SELECT m.name || '.' || c.name || ' ' || c.type || ' ' ||"
+				    " c.\"notnull\" || ' ' || c.pk AS x FROM sqlite_master m, pragma_table_info(m.name) c"
+				    " WHERE m.type = 'table' ORDER BY m.name, c.cid)";
+	char other[160], sql[512];
+	struct store *s;
+	snprintf(other, sizeof other, "%s/new.db", folder);
+	assert_int_equal(store_open(&s, other, err), 0);
+	store_close(s);
+	sqlite3 *db;
+	sqlite3_stmt *st;
+	char *texts[2];
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(sqlite3_open(i ? other : path, &db), SQLITE_OK);
+		assert_int_equal(sqlite3_prepare_v2(db, shape, -1, &st, NULL), SQLITE_OK);
+		assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+		texts[i] = text_copy((const char *)sqlite3_column_text(st, 0));
+		sqlite3_finalize(st);
+		sqlite3_close(db);
+	}
+	assert_string_equal(texts[0], texts[1]);
+	assert_true(strlen(texts[0]) > 2000);
+	snprintf(sql, sizeof sql, "SELECT count(*) FROM pragma_foreign_key_check");
+	assert_int_equal(ask_sql(path, sql), 0);
+	free(texts[0]);
+	free(texts[1]);
+}
+
+/* Opened for writing or for reading: brought to today's version in place, a copy beside it, nothing lost. */
+static void version_1_is_upgraded(void **state)
+{
+	(void)state;
+	struct store *s;
+	char copy[160];
+	for (int read = 0; read < 2; read++) {
+		make_version_1();
+		if ((read ? store_open_read : store_open)(&s, path, err) != 0)
+			fail_msg("%s", err);
+		check_version_1_rows(s);
+		store_close(s);
+		assert_int_equal(ask_sql(path, "PRAGMA user_version"), STORE_VERSION);
+		check_tables_as_new();
+		snprintf(copy, sizeof copy, "%s.v1", path);
+		assert_int_equal(ask_sql(copy, "PRAGMA user_version"), 1);
+		assert_int_equal(ask_sql(copy, "SELECT count(*) FROM timing"), 2);
+		unlink(path);
+	}
+}
+
+/* While its writer is at work, a reader of an old file says why it cannot. */
+static void a_locked_version_1(void **state)
+{
+	(void)state;
+	struct store *s;
+	char lock[160];
+	make_version_1();
+	snprintf(lock, sizeof lock, "%s.lock", path);
+	int fd = open(lock, O_RDWR | O_CREAT, 0666);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	assert_int_equal(store_open_read(&s, path, err), -1);
+	assert_non_null(strstr(err, "schema version 1"));
+	assert_non_null(strstr(err, "another kvbench is writing"));
+	close(fd);
+	assert_int_equal(ask_sql(path, "PRAGMA user_version"), 1);
+}
+
 /* A step that adds a column: rows stay, the copy holds the old file, a new file gets the newest tables at once. */
 static void migration_keeps_rows(void **state)
 {
 	(void)state;
 	struct fixture f;
 	char copy[160];
-	static const char *const steps[] = {"ALTER TABLE sample ADD COLUMN note TEXT NOT NULL DEFAULT 'old'"};
-	struct store_schema next = {2, results_schema_sql, steps};
+	static const char *const steps[] = {NULL, "ALTER TABLE sample ADD COLUMN note TEXT NOT NULL DEFAULT 'old'"};
+	struct store_schema next = {STORE_VERSION + 1, results_schema_sql, steps};
 	open_filled(&f);
 	put_ok(&f, "s1");
 	store_close(f.s);
 	assert_int_equal(store_open_schema(&f.s, path, &next, err), 0);
 	assert_true(store_has_sample(f.s, f.cell, "s1"));
 	store_close(f.s);
-	assert_int_equal(ask_sql(path, "PRAGMA user_version"), 2);
+	assert_int_equal(ask_sql(path, "PRAGMA user_version"), STORE_VERSION + 1);
 	assert_int_equal(ask_sql(path, "SELECT count(*) FROM sample WHERE note = 'old'"), 1);
-	snprintf(copy, sizeof copy, "%s.v1", path);
-	assert_int_equal(ask_sql(copy, "PRAGMA user_version"), 1);
+	snprintf(copy, sizeof copy, "%s.v%d", path, STORE_VERSION);
+	assert_int_equal(ask_sql(copy, "PRAGMA user_version"), STORE_VERSION);
 	assert_int_equal(ask_sql(copy, "PRAGMA application_id"), 0x4B56424E);
 	assert_int_equal(ask_sql(copy, "SELECT count(*) FROM sample"), 1);
 	assert_int_equal(store_open(&f.s, path, err), -1); /* and the older program refuses it */
-	assert_non_null(strstr(err, "version 2"));
+	assert_non_null(strstr(err, "version 3"));
 }
 
 /* The second of two steps fails: the first is undone with it, the version stays, the old program still reads the file. */
@@ -895,13 +993,13 @@ static void a_failed_migration_changes_nothing(void **state)
 {
 	(void)state;
 	struct fixture f;
-	static const char *const steps[] = {"ALTER TABLE sample ADD COLUMN note TEXT", "UPDATE nowhere SET x = 1"};
-	struct store_schema next = {3, results_schema_sql, steps};
+	static const char *const steps[] = {NULL, "ALTER TABLE sample ADD COLUMN note TEXT", "UPDATE nowhere SET x = 1"};
+	struct store_schema next = {STORE_VERSION + 2, results_schema_sql, steps};
 	open_filled(&f);
 	put_ok(&f, "s1");
 	store_close(f.s);
 	assert_int_equal(store_open_schema(&f.s, path, &next, err), -1);
-	assert_non_null(strstr(err, "from version 2 to 3"));
+	assert_non_null(strstr(err, "from version 3 to 4"));
 	assert_non_null(strstr(err, "nowhere"));
 	assert_int_equal(store_open(&f.s, path, err), 0);
 	assert_true(store_has_sample(f.s, f.cell, "s1"));
@@ -919,6 +1017,7 @@ int main(void)
 		TEST(settings_of_the_newest_run), TEST(a_batch_is_one_commit), TEST(batches_are_quick), TEST(second_writer),
 		TEST(not_a_database), TEST(a_database_of_somebody_else), TEST(a_newer_version), TEST(reading_nothing),
 		TEST(a_missing_folder), TEST(read_only_folder), TEST(read_only_file), TEST(disk_full), TEST(file_size_limit),
-		TEST(kill_9_loses_nothing_committed), TEST(migration_keeps_rows), TEST(a_failed_migration_changes_nothing)};
+		TEST(kill_9_loses_nothing_committed), TEST(version_1_is_upgraded),
+		TEST(a_locked_version_1), TEST(migration_keeps_rows), TEST(a_failed_migration_changes_nothing)};
 	return cmocka_run_group_tests_name("store", tests, NULL, NULL);
 }

@@ -12,31 +12,10 @@
 enum {
 	Q_LD = HEAD_DIM_MAX + 16, /* a constant row length lets the tile address its rows by displacement */
 	D_MAX = HEAD_DIM_MAX,
+	ROWS_MAX = 192, /* of an item */
 };
 
 /* ---- packing ---- */
-
-/* VL x VL transpose: log2(VL) rounds of interleaving row i with row i + VL/2. */
-INLINE void transpose(vf r[VL])
-{
-	vi low, high;
-	for (int i = 0; i < VL; i++) {
-		low[i] = i / 2 + i % 2 * VL;
-		high[i] = low[i] + VL / 2;
-	}
-#pragma GCC unroll 4
-	for (int round = 1; round < VL; round *= 2) {
-		vf t[VL];
-#pragma GCC unroll 8
-		for (int i = 0; i < VL / 2; i++) {
-			t[2 * i] = __builtin_shuffle(r[i], r[i + VL / 2], low);
-			t[2 * i + 1] = __builtin_shuffle(r[i], r[i + VL / 2], high);
-		}
-#pragma GCC unroll 16
-		for (int i = 0; i < VL; i++)
-			r[i] = t[i];
-	}
-}
 
 INLINE int64_t row_of(const struct segment *s, int64_t key)
 {
@@ -163,6 +142,12 @@ struct work {
 	struct online part, total;
 };
 
+/* For each row (query x head) d padded to 32 sums, then all maxima, then all sums of p. */
+int64_t ISA(part_floats)(const struct attend_item *a)
+{
+	return a->queries * a->g * (round_up(a->d, 32) + 2);
+}
+
 static struct online online_at(float *at, int64_t rows, int64_t d_pad)
 {
 	return (struct online){at, at + rows * d_pad, at + rows * (d_pad + 1)};
@@ -170,9 +155,9 @@ static struct online online_at(float *at, int64_t rows, int64_t d_pad)
 
 static struct work work_in(void *scratch, const struct attend_item *a)
 {
-	enum { ONLINE = ATTN_ROWS * (D_MAX + 2) };
+	enum { ONLINE = ROWS_MAX * (D_MAX + 2) };
 	int64_t rows = a->queries * a->g, d_pad = round_up(a->d, TILE_COLS);
-	float *kp = scratch, *vp = kp + ATTN_BLOCK * D_MAX, *q = vp + ATTN_BLOCK * D_MAX, *tile = q + ATTN_ROWS * Q_LD,
+	float *kp = scratch, *vp = kp + ATTN_BLOCK * D_MAX, *q = vp + ATTN_BLOCK * D_MAX, *tile = q + ROWS_MAX * Q_LD,
 	      *part = tile + TILE_ROWS * ATTN_BLOCK;
 	return (struct work){kp, vp, q, tile, online_at(part, rows, d_pad), online_at(part + ONLINE, rows, d_pad)};
 }
@@ -339,7 +324,7 @@ void ISA(attend_merge)(const struct attend_item *a, const float *parts, void *sc
 	int64_t rows = a->queries * a->g, d_pad = round_up(a->d, TILE_COLS), n = attend_parts(a);
 	online_clear(&w.total, rows, d_pad);
 	for (int64_t i = 0; i < n; i++) {
-		struct online part = online_at((float *)parts + i * attend_part_floats(a), rows, d_pad);
+		struct online part = online_at((float *)parts + i * ISA(part_floats)(a), rows, d_pad);
 		merge(a, &w.total, &part);
 	}
 	finish(a, &w.total);
@@ -362,7 +347,7 @@ void ISA(reduce)(const struct reduce_item *a, void *scratch)
 	int64_t n = a->keys.n, rows = a->queries * g, width = round_up(n, TILE_COLS);
 	int outs = a->group == GROUP_NONE ? g : 1;
 	float *kp = scratch, *q = kp + ATTN_BLOCK * D_MAX, *tile = q + TILE_ROWS * Q_LD, *most = tile + TILE_ROWS * ATTN_BLOCK,
-	      *acc = most + ATTN_BLOCK; /* acc[outs][ATTN_BLOCK], outs <= ATTN_ROWS */
+	      *acc = most + ATTN_BLOCK; /* acc[outs][ATTN_BLOCK], outs <= GROUP_HEADS_MAX */
 	vf c = vf_set(a->scale * LOG2E);
 	float weight = a->group == GROUP_MEAN ? 1 / (float)g : 1;
 	bool max = a->reduce == REDUCE_MAX;

@@ -135,8 +135,20 @@ static void tile_of_panel(const struct linear_item *a, int64_t row, int64_t rows
 	}
 }
 
+/* Half a panel: SWIGLU_TURN columns of silu(gate) up. */
+static void finish_swiglu(const struct linear_item *a, const float *c, int64_t row, int64_t rows, int64_t col)
+{
+	for (int64_t r = 0; r < rows; r++, c += PANEL)
+		for (int j = 0; j < SWIGLU_TURN; j += VL)
+			vf_store(a->out + (row + r) * a->out_ld + col / 2 + j, vf_silu(vf_load(c + j)) * vf_load(c + SWIGLU_TURN + j));
+}
+
 static void finish(const struct linear_item *a, const float *c, int64_t row, int64_t rows, int64_t col)
 {
+	if (a->swiglu) {
+		finish_swiglu(a, c, row, rows, col);
+		return;
+	}
 	int64_t cols = a->cols - col < PANEL ? a->cols - col : PANEL;
 	for (int64_t r = 0; r < rows; r++, c += PANEL) {
 		float *out = a->out + (row + r) * a->out_ld + col;
@@ -157,6 +169,14 @@ static void finish(const struct linear_item *a, const float *c, int64_t row, int
 				out[j] = a->add ? v + out[j] : v;
 			}
 	}
+}
+
+void ISA(linear_limits)(int64_t k, int64_t *rows, int64_t *least, int64_t *most)
+{
+	(void)k;
+	*rows = LINEAR_ROWS;
+	*least = 1;
+	*most = LINEAR_PANELS;
 }
 
 void ISA(linear)(const struct linear_item *a, void *scratch)

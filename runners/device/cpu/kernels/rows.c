@@ -1,4 +1,4 @@
-/* rows.c: RMSNorm, RoPE and SwiGLU of one row. */
+/* rows.c: RMSNorm and RoPE of one row. */
 #include "runners/device/cpu/kernels/simd.h"
 
 void ISA(rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps)
@@ -33,25 +33,5 @@ void ISA(rope)(float *x, const float *cos, const float *sin, int d)
 		float a = x[t], b = x[t + half];
 		x[t] = a * cos[t] - b * sin[t];
 		x[t + half] = b * cos[t] + a * sin[t];
-	}
-}
-
-INLINE vf silu(vf x)
-{
-	vf e = x * -LOG2E;
-	return x / (1.0f + vf_exp2(vf_select(e > 126.0f, vf_set(126), e))); /* beyond: x / 2^126 stands for 0 */
-}
-
-void ISA(swiglu)(float *out, const float *gate, const float *up, int64_t n)
-{
-	int64_t i = 0;
-	for (; i + VL <= n; i += VL)
-		vf_store(out + i, silu(vf_load(gate + i)) * vf_load(up + i));
-	if (i < n) { /* the rest through a vector too: an element's bits do not depend on its column */
-		float g[VL] = {0}, u[VL] = {0};
-		memcpy(g, gate + i, (size_t)(n - i) * 4);
-		memcpy(u, up + i, (size_t)(n - i) * 4);
-		vf_store(g, silu(vf_load(g)) * vf_load(u));
-		memcpy(out + i, g, (size_t)(n - i) * 4);
 	}
 }

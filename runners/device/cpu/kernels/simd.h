@@ -132,6 +132,28 @@ INLINE float vf_highest(vf x)
 #endif
 }
 
+/* VL x VL transpose: log2(VL) rounds of interleaving row i with row i + VL/2. */
+INLINE void transpose(vf r[VL])
+{
+	vi low, high;
+	for (int i = 0; i < VL; i++) {
+		low[i] = i / 2 + i % 2 * VL;
+		high[i] = low[i] + VL / 2;
+	}
+#pragma GCC unroll 4
+	for (int round = 1; round < VL; round *= 2) {
+		vf t[VL];
+#pragma GCC unroll 8
+		for (int i = 0; i < VL / 2; i++) {
+			t[2 * i] = __builtin_shuffle(r[i], r[i + VL / 2], low);
+			t[2 * i + 1] = __builtin_shuffle(r[i], r[i + VL / 2], high);
+		}
+#pragma GCC unroll 16
+		for (int i = 0; i < VL; i++)
+			r[i] = t[i];
+	}
+}
+
 /* 2^x: rounding to a whole n by a large constant whose low bits then hold n + 127, a polynomial of degree 5 on [-1/2, 1/2] with
  * p(0) = 1 exactly. Relative error 2.3e-7 for x in [-126, 127]; exactly 0 below -126.5; NaN stays NaN. */
 INLINE vf vf_exp2(vf x)
@@ -148,6 +170,12 @@ INLINE vf vf_exp2(vf x)
 	return p * (vf)((vu)t << 23);
 }
 static const float LOG2E = 1.44269504088896f;
+
+INLINE vf vf_silu(vf x)
+{
+	vf e = x * -LOG2E;
+	return x / (1.0f + vf_exp2(vf_select(e > 126.0f, vf_set(126), e))); /* beyond: x / 2^126 stands for 0 */
+}
 
 /* c[rows][TILE_COLS] (=|+=) a[rows][kc] * b[kc][TILE_COLS]: one accumulator an element, k ascending. rows must be a constant
  * where this is inlined. a: element (row, k) at row * a_row + k * a_k. */
@@ -215,14 +243,15 @@ INLINE void tile_f32(int rows, const float *a, int64_t a_row, int64_t a_k, const
 
 /* The kernels of this instruction set; contracts in cpu.h. */
 void ISA(pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t k, bool bf16);
+void ISA(linear_limits)(int64_t k, int64_t *rows, int64_t *least, int64_t *most);
 void ISA(linear)(const struct linear_item *a, void *scratch);
+int64_t ISA(part_floats)(const struct attend_item *a);
 void ISA(attend)(const struct attend_item *a, void *scratch);
 void ISA(attend_part)(const struct attend_item *a, int64_t part, float *result, void *scratch);
 void ISA(attend_merge)(const struct attend_item *a, const float *parts, void *scratch);
 void ISA(reduce)(const struct reduce_item *a, void *scratch);
 void ISA(rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps);
 void ISA(rope)(float *x, const float *cos, const float *sin, int d);
-void ISA(swiglu)(float *out, const float *gate, const float *up, int64_t n);
 double ISA(peak_fma)(int64_t n);
 double ISA(peak_dot)(int64_t n);
 float ISA(read_all)(const float *x, int64_t n);

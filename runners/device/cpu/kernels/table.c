@@ -9,14 +9,17 @@ const struct cpu_kernels ISA(kernels) = {
 	.peak_dot = ISA(peak_dot),
 #endif
 	.pack_rows = ISA(pack_rows),
+	.linear_limits = ISA(linear_limits),
 	.linear = ISA(linear),
+	.attend_rows = 192,
 	.attend = ISA(attend),
+	.part_floats = ISA(part_floats),
 	.attend_part = ISA(attend_part),
 	.attend_merge = ISA(attend_merge),
+	.reduce_keys = ATTN_BLOCK,
 	.reduce = ISA(reduce),
 	.rmsnorm = ISA(rmsnorm),
 	.rope = ISA(rope),
-	.swiglu = ISA(swiglu),
 	.peak_fma = ISA(peak_fma),
 	.read = ISA(read_all),
 };

@@ -1,0 +1,396 @@
+/* attention.c: attention with online softmax on AMX, in the items and parts of kernels/attention.c.
+ *
+ * A part's keys and values (at most ATTN_PART) are packed once an item into right tiles and stay in L2; blocks of 32 rows (query x
+ * head of the group) pass over them, KEYS keys at a time: logits, softmax, out += P V, all in L1.
+ *
+ * Logits are brought to units of 1/128 in log2, so that the exponent of 2^x is a whole number with 7 fraction bits: its upper part is
+ * the exponent of a bf16, its lower seven bits choose the mantissa from a table. A row's maximum may be out of date by 2^8, which fp32 sums do not
+ * mind, so that rescaling is rare; when it rises depends on the row alone. The whole numbers saturate: a masked key gives exactly
+ * 0. A logit that is not a number, or too large for them, would be lost that way: where one is possible the rows are looked at,
+ * and the sum of such a row becomes NaN.
+ *
+ * Two vectors of 16 keys leave the saturating pack interleaved by fours; V is packed in that order (pair_key). */
+#include "runners/device/cpu/amx/attention.h"
+
+enum {
+	KEYS = 64,            /* of a softmax block */
+	FRACTION = 128,       /* units of a logit: 1/128 in log2 */
+	ONE = 127 * FRACTION, /* 2^0 as a whole number */
+	LATE = 8 * FRACTION   /* how far a maximum may be behind */
+};
+static const float NO_MAX = -1e9f;   /* below every logit, and in the range of int32 */
+static const float MASKED = -1e30f;
+static const float TOO_LARGE = 1e9f; /* a logit the whole numbers do not hold */
+
+/* round(128 (2^(i/128) - 1)), at most 127 */
+static const uint8_t mantissa[128] __attribute__((aligned(64))) = {0, 1, 1, 2, 3, 4, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12, 12, 13, 14,
+	15, 15, 16, 17, 18, 19, 19, 20, 21, 22, 23, 23, 24, 25, 26, 27, 28, 28, 29, 30, 31, 32, 33, 34, 34, 35, 36, 37, 38, 39, 40,
+	41, 42, 43, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70,
+	72, 73, 74, 75, 76, 77, 78, 79, 80, 82, 83, 84, 85, 86, 87, 88, 90, 91, 92, 93, 94, 96, 97, 98, 99, 100, 102, 103, 104, 105,
+	107, 108, 109, 111, 112, 113, 115, 116, 117, 118, 120, 121, 123, 124, 125, 127};
+
+/* Result of some keys, for all rows of an item: out [row blocks][d_blocks][4 tiles]; of each row */
+struct online {
+	float *out;
+	float *max; /* near the largest logit so far, in units, minus ONE */
+	float *sum; /* of 2^(logit - max); 0 = the row has seen no key */
+};
+
+struct work {
+	uint16_t *keys, *values, *queries;
+	float *logits; /* [32][KEYS] */
+	uint16_t *p;   /* [KEYS/32][32][32] */
+	__m512 *sums;  /* [32] of the row block at work, 16 partial ones a row */
+	struct online part, total;
+	float most_query;
+	float units; /* of a plain logit: scale log2 e FRACTION */
+};
+
+INLINE bool wants(const struct attend_item *a) /* more than the log-sum-exp */
+{
+	return a->out || a->operand;
+}
+
+static int64_t item_blocks(const struct attend_item *a)
+{
+	return blocks_of(a->queries * a->g);
+}
+
+static struct online online_at(float *at, const struct attend_item *a)
+{
+	int64_t rows = item_blocks(a) * BLOCK, d = blocks_of(a->d) * BLOCK;
+	return (struct online){at, at + rows * d, at + rows * (d + 1)};
+}
+
+/* Of one part's result; a multiple of 16, so that every result is aligned. */
+int64_t ISA(part_floats)(const struct attend_item *a)
+{
+	return item_blocks(a) * BLOCK * (blocks_of(a->d) * BLOCK + 2);
+}
+
+static struct work work_in(void *scratch, const struct attend_item *a)
+{
+	int64_t d = blocks_of(a->d) * BLOCK, rows = item_blocks(a) * BLOCK;
+	struct work w = {.logits = scratch, .units = a->scale * LOG2E * FRACTION};
+	w.p = (uint16_t *)(w.logits + BLOCK * KEYS);
+	w.sums = (__m512 *)(w.p + BLOCK * KEYS);
+	w.keys = (uint16_t *)(w.sums + BLOCK);
+	w.values = w.keys + ATTN_PART * d;
+	w.queries = w.values + ATTN_PART * d;
+	float *results = (float *)(w.queries + rows * d);
+	w.part = online_at(results, a);
+	w.total = online_at(results + ISA(part_floats)(a), a);
+	return w;
+}
+
+static void online_clear(const struct attend_item *a, struct online *o)
+{
+	int64_t rows = item_blocks(a) * BLOCK;
+	memset(o->out, 0, (size_t)(rows * blocks_of(a->d) * BLOCK) * sizeof *o->out);
+	for (int64_t r = 0; r < rows; r++) {
+		o->max[r] = NO_MAX;
+		o->sum[r] = 0;
+	}
+}
+
+/* ---- one row block against KEYS keys ---- */
+
+/* Logits in units minus max, as whole numbers: negative ones, masked keys too, saturate to 0 = +0.0. */
+INLINE __m512i whole(const float *logits, __m512 units, __m512 max)
+{
+	return _mm512_packus_epi32(_mm512_cvtps_epi32(_mm512_fmsub_ps(_mm512_load_ps(logits), units, max)),
+		_mm512_cvtps_epi32(_mm512_fmsub_ps(_mm512_load_ps(logits + 16), units, max)));
+}
+
+/* 2^x of one row to p and into its sums. false: its maximum must rise first. */
+INLINE bool softmax_row(const float *logits, uint16_t *p, float units, float max, __m512 *sum)
+{
+	const __m512i t0 = _mm512_load_si512(mantissa), t1 = _mm512_load_si512(mantissa + 64), low = _mm512_set1_epi16(127);
+	__m512i x[KEYS / BLOCK], most = _mm512_setzero_si512();
+	__m512 m = _mm512_set1_ps(max), u = _mm512_set1_ps(units);
+#pragma GCC unroll 2
+	for (int j = 0; j < KEYS / BLOCK; j++) {
+		x[j] = whole(logits + j * BLOCK, u, m);
+		most = _mm512_max_epu16(most, x[j]);
+	}
+	if (__builtin_expect(_mm512_cmpgt_epu16_mask(most, _mm512_set1_epi16(ONE + LATE)) != 0, 0))
+		return false;
+#pragma GCC unroll 2
+	for (int j = 0; j < KEYS / BLOCK; j++) {
+		__m512i e = _mm512_ternarylogic_epi64(low, _mm512_permutex2var_epi8(t0, x[j], t1), x[j], 0xca); /* low ? mantissa : x */
+		*sum = _mm512_dpbf16_ps(*sum, (__m512bh)e, (__m512bh)_mm512_set1_epi16(0x3f80));
+		_mm512_store_si512(p + j * BLOCK_VALUES, e);
+	}
+	return true;
+}
+
+/* Brings row i of a block to the maximum of these logits. */
+static __attribute__((noinline)) void raise_row(const float *logits, float units, int64_t i, int64_t d_blocks, float *out, float *max, __m512 *sum)
+{
+	__m512 most = _mm512_load_ps(logits);
+	for (int j = 16; j < KEYS; j += 16)
+		most = _mm512_max_ps(most, _mm512_load_ps(logits + j));
+	float risen = _mm512_reduce_max_ps(most) * units - ONE;
+	if (*max != NO_MAX) {
+		__m512 f = (__m512)vf_exp2(vf_set((*max - risen) / FRACTION));
+		*sum = _mm512_mul_ps(*sum, f);
+		for (int64_t b = 0; b < d_blocks; b++)
+			for (int h = 0; h < 2; h++) {
+				float *o = out + b * BLOCK_VALUES + sums_row(i) + h * TILE_VALUES;
+				_mm512_store_ps(o, _mm512_mul_ps(_mm512_load_ps(o), f));
+			}
+	}
+	*max = risen;
+}
+
+/* out [d_blocks][4 tiles] (+)= p x values; fresh: out holds nothing yet */
+INLINE void add_values(bool two, bool fresh, float *out, const uint16_t *p, const uint16_t *values, int64_t d_blocks)
+{
+	for (int64_t b = 0; b < d_blocks; b++, out += BLOCK_VALUES) {
+		if (fresh)
+			sums_zero();
+		else if (two)
+			sums_load(out);
+		else {
+			_tile_loadd(0, out, 64);
+			_tile_loadd(1, out + TILE_VALUES, 64);
+		}
+#pragma GCC unroll 2
+		for (int k = 0; k < KEYS / BLOCK; k++) {
+			const uint16_t *v = values + (k * d_blocks + b) * BLOCK_VALUES, *x = p + k * BLOCK_VALUES;
+			if (two) {
+				TILE_STEP(_tile_loadd, x, _tile_stream_loadd, v, v + 512, 64);
+			} else {
+				_tile_stream_loadd(6, v, 64);
+				_tile_loadd(4, x, 64);
+				_tile_dpbf16ps(0, 4, 6);
+				_tile_stream_loadd(7, v + 512, 64);
+				_tile_dpbf16ps(1, 4, 7);
+			}
+		}
+		if (two)
+			sums_store(out);
+		else {
+			_tile_stored(0, out, 64);
+			_tile_stored(1, out + TILE_VALUES, 64);
+		}
+	}
+}
+
+/* Keys of segment s that row r sees. */
+INLINE int64_t row_sees(const struct attend_item *a, int s, int64_t r)
+{
+	if (s < a->n_seg - 1)
+		return a->seg[s].n;
+	int64_t n = a->seen + (a->causal ? r / a->g : 0);
+	return n < 0 ? 0 : n > a->seg[s].n ? a->seg[s].n : n;
+}
+
+static __attribute__((noinline)) void mask_row(float *logits, int64_t seen)
+{
+	for (int64_t j = 0; j < KEYS; j += 16, seen -= 16)
+		if (seen < 16)
+			_mm512_mask_storeu_ps(logits + j, (__mmask16)(seen <= 0 ? 0xffff : 0xffff << seen), _mm512_set1_ps(MASKED));
+}
+
+/* A seen logit that is lost as a whole number. */
+static __attribute__((noinline)) bool row_is_lost(const float *logits, float units, int64_t seen)
+{
+	for (int64_t j = 0; j < KEYS && j < seen; j++)
+		if (!(fabsf(logits[j]) * units < TOO_LARGE))
+			return true;
+	return false;
+}
+
+/* Row block rb over the packed keys [first, end) of segment s, into w->part. */
+INLINE void attend_block(bool two, const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end, int64_t rb,
+	bool suspect)
+{
+	int64_t d_blocks = blocks_of(a->d), row0 = rb * BLOCK, left = a->queries * a->g - row0, rows = left < BLOCK ? left : BLOCK;
+	float *out = w->part.out + rb * d_blocks * BLOCK_VALUES, *max = w->part.max + row0;
+	const uint16_t *q = w->queries + rb * d_blocks * BLOCK_VALUES;
+	bool lost[BLOCK] = {false};
+	for (int64_t i = 0; i < BLOCK; i++) {
+		w->sums[i] = _mm512_setzero_ps();
+		max[i] = NO_MAX;
+	}
+	if (row_sees(a, s, row0 + rows - 1) <= first)
+		memset(out, 0, (size_t)(d_blocks * BLOCK_VALUES) * sizeof *out);
+	for (int64_t b = first; b < end && row_sees(a, s, row0 + rows - 1) > b; b += KEYS) {
+		const uint16_t *keys = w->keys + (b - first) * d_blocks * BLOCK;
+#pragma GCC unroll 2
+		for (int k = 0; k < KEYS / BLOCK; k++)
+			logits_block(two, q, keys + k * d_blocks * BLOCK_VALUES, d_blocks, w->logits + k * BLOCK, KEYS);
+		bool masks = row_sees(a, s, row0) - b < KEYS || end - b < KEYS;
+		for (int64_t i = 0; i < rows && (masks || suspect); i++) {
+			int64_t seen = row_sees(a, s, row0 + i);
+			seen = (seen < end ? seen : end) - b;
+			if (suspect && row_is_lost(w->logits + i * KEYS, w->units, seen))
+				lost[i] = true;
+			mask_row(w->logits + i * KEYS, seen);
+		}
+		for (int64_t i = 0; i < rows; i++)
+			if (!softmax_row(w->logits + i * KEYS, w->p + i * BLOCK, w->units, max[i], &w->sums[i])) {
+				raise_row(w->logits + i * KEYS, w->units, i, d_blocks, out, &max[i], &w->sums[i]);
+				lost[i] |= !softmax_row(w->logits + i * KEYS, w->p + i * BLOCK, w->units, max[i], &w->sums[i]);
+			}
+		if (wants(a))
+			add_values(two, b == first, out, w->p, w->values + (b - first) * d_blocks * BLOCK, d_blocks);
+	}
+	for (int64_t i = 0; i < rows; i++)
+		w->part.sum[row0 + i] = lost[i] ? NAN : _mm512_reduce_add_ps(w->sums[i]);
+}
+
+/* All rows over keys [first, end) of segment s. */
+static void attend_keys(const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end)
+{
+	float most = amx_pack_keys(w->keys, &a->seg[s], first, end - first, a->d);
+	if (wants(a))
+		amx_pack_values(w->values, &a->seg[s], first, end - first, a->d);
+	bool suspect = !(most * w->most_query * (float)a->d * w->units < TOO_LARGE); /* NaN and infinite too */
+	for (int64_t rb = 0; rb < item_blocks(a); rb++)
+		if (a->queries * a->g - rb * BLOCK > 16)
+			attend_block(true, a, w, s, first, end, rb, suspect);
+		else
+			attend_block(false, a, w, s, first, end, rb, suspect);
+}
+
+/* ---- parts to the whole ---- */
+
+static int64_t out_row(int64_t r, int64_t d_blocks)
+{
+	return r / BLOCK * d_blocks * BLOCK_VALUES + sums_row(r % BLOCK);
+}
+
+/* Row r of a total that has seen no key yet: the part itself. */
+static void take_row(struct online *total, const struct online *part, int64_t r, int64_t d_blocks)
+{
+	int64_t at = out_row(r, d_blocks);
+	for (int64_t b = 0; b < d_blocks; b++, at += BLOCK_VALUES)
+		for (int h = 0; h < 2; h++)
+			vf_store(total->out + at + h * TILE_VALUES, vf_load(part->out + at + h * TILE_VALUES));
+	total->sum[r] = part->sum[r];
+	total->max[r] = part->max[r];
+}
+
+/* Row r of total += part, both brought to the larger maximum: total * keep + part * add. */
+static void merge_row(struct online *total, const struct online *part, int64_t r, int64_t d_blocks, float keep, float add)
+{
+	int64_t at = out_row(r, d_blocks);
+	for (int64_t b = 0; b < d_blocks; b++, at += BLOCK_VALUES)
+		for (int h = 0; h < 2; h++) {
+			float *out = total->out + at + h * TILE_VALUES;
+			vf_store(out, vf_fma(vf_load(part->out + at + h * TILE_VALUES), vf_set(add), vf_load(out) * vf_set(keep)));
+		}
+	total->sum[r] = total->sum[r] * keep + part->sum[r] * add;
+	total->max[r] = part->max[r] <= total->max[r] ? total->max[r] : part->max[r];
+}
+
+/* Parts come in ascending order, so the bits do not depend on who made them. */
+static void merge(const struct attend_item *a, struct online *total, const struct online *part)
+{
+	int64_t rows = a->queries * a->g;
+	for (int64_t r0 = 0; r0 < rows; r0 += VL) {
+		vf old = vf_load(total->max + r0), new = vf_load(part->max + r0), m = vf_max(old, new);
+		vf keep = vf_exp2((old - m) * (1.0f / FRACTION)), add = vf_exp2((new - m) * (1.0f / FRACTION));
+		for (int64_t i = 0; i < VL && r0 + i < rows; i++)
+			if (part->sum[r0 + i] == 0)
+				continue; /* the row sees none of these keys */
+			else if (total->sum[r0 + i] == 0)
+				take_row(total, part, r0 + i, blocks_of(a->d));
+			else
+				merge_row(total, part, r0 + i, blocks_of(a->d), keep[i], add[i]);
+	}
+}
+
+/* Row r's channels, divided by its sum, to plain rows or to the operand. */
+static void finish_row(const struct attend_item *a, const struct online *total, int64_t r)
+{
+	int64_t d_blocks = blocks_of(a->d), query = r / a->g, col = r % a->g * a->d;
+	const float *o = total->out + out_row(r, d_blocks);
+	vf inverse = vf_set(1 / total->sum[r]);
+	for (int t = 0; t < a->d; t += BLOCK, o += BLOCK_VALUES) {
+		vf x = vf_load(o) * inverse, y = vf_load(o + TILE_VALUES) * inverse;
+		__mmask32 have = channels_left(a->d, t);
+		if (a->operand) {
+			int64_t row = a->row0 + query, c = a->col0 + col + t;
+			uint16_t *to = a->operand + (row / BLOCK * a->operand_blocks + c / BLOCK) * BLOCK_VALUES + row % BLOCK * BLOCK + c % BLOCK;
+			__m512i v = bf16_pair(x, y);
+			int64_t fits = BLOCK - c % BLOCK; /* of narrow heads a piece may cross into the next block */
+			__mmask32 here = fits == BLOCK ? have : have & ((1u << fits) - 1);
+			_mm512_mask_storeu_epi16(to, here, v);
+			if (have & ~here)
+				_mm512_mask_storeu_epi16(to + BLOCK_VALUES - BLOCK, have & ~here, v);
+		} else {
+			_mm512_mask_storeu_ps(a->out + query * a->out_ld + col + t, (__mmask16)have, (__m512)x);
+			_mm512_mask_storeu_ps(a->out + query * a->out_ld + col + t + 16, (__mmask16)(have >> 16), (__m512)y);
+		}
+	}
+}
+
+static void finish(const struct attend_item *a, const struct online *total)
+{
+	static const float LN2 = 0.69314718056f;
+	for (int64_t r = 0; r < a->queries * a->g; r++) {
+		if (wants(a))
+			finish_row(a, total, r);
+		if (a->lse)
+			a->lse[r / a->g * a->lse_ld + r % a->g] = (total->max[r] + ONE) * (LN2 / FRACTION) + logf(total->sum[r]);
+	}
+}
+
+/* ---- the kernels ---- */
+
+static void pack_queries(const struct attend_item *a, struct work *w)
+{
+	w->most_query = amx_pack_queries(w->queries, a->q, a->q_ld, a->queries * a->g, a->g, a->d);
+}
+
+void ISA(attend)(const struct attend_item *a, void *scratch)
+{
+	struct work w = work_in(scratch, a);
+	struct online total = w.total, part = w.part;
+	int64_t done = 0;
+	pack_queries(a, &w);
+	tiles_configure(16);
+	for (int s = 0; s < a->n_seg; s++) {
+		int64_t end = attend_end(a, s);
+		for (int64_t first = 0; first < end; first += ATTN_PART, done++) {
+			w.part = done ? part : total; /* merged with nothing a part would be itself */
+			attend_keys(a, &w, s, first, end - first < ATTN_PART ? end : first + ATTN_PART);
+			if (done)
+				merge(a, &total, &part);
+		}
+	}
+	if (!done)
+		online_clear(a, &total);
+	_tile_release();
+	finish(a, &total);
+}
+
+void ISA(attend_part)(const struct attend_item *a, int64_t part, float *result, void *scratch)
+{
+	struct work w = work_in(scratch, a);
+	int s = 0;
+	int64_t end = attend_end(a, 0);
+	for (int64_t parts; part >= (parts = (end + ATTN_PART - 1) / ATTN_PART); end = attend_end(a, ++s))
+		part -= parts;
+	int64_t first = part * ATTN_PART;
+	w.part = online_at(result, a);
+	pack_queries(a, &w);
+	tiles_configure(16);
+	attend_keys(a, &w, s, first, end - first < ATTN_PART ? end : first + ATTN_PART);
+	_tile_release();
+}
+
+void ISA(attend_merge)(const struct attend_item *a, const float *parts, void *scratch)
+{
+	struct work w = work_in(scratch, a);
+	int64_t n = attend_parts(a);
+	online_clear(a, &w.total);
+	for (int64_t i = 0; i < n; i++) {
+		struct online part = online_at((float *)parts + i * ISA(part_floats)(a), a);
+		merge(a, &w.total, &part);
+	}
+	finish(a, &w.total);
+}

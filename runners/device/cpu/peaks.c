@@ -1,0 +1,74 @@
+/* peaks.c: what this machine can do at most, for the bench's ratios. Measured on all threads at once, best of several rounds:
+ * the widest FMA there is, whatever kernels were chosen, and one read stream a thread over memory larger than the caches share.
+ */
+#include "runners/device/cpu/cpu.h"
+
+#include <stdlib.h>
+
+static const int64_t MEASURE_NS = 100 * 1000 * 1000;
+enum { READ_FLOATS = 24 << 20 }; /* of each thread: 96 MB */
+
+struct peak_job {
+	double (*flops)(int64_t rounds);
+	float (*read)(const float *x, int64_t n);
+	float *const *x;
+	double *done; /* [threads] */
+	float *sink;  /* [threads] */
+};
+
+static void peak_item(void *arg, int64_t i, int thread)
+{
+	struct peak_job *j = arg;
+	(void)thread;
+	if (j->flops)
+		j->done[i] = j->flops(20000);
+	else {
+		j->sink[i] += j->read(j->x[i], READ_FLOATS);
+		j->done[i] = 4.0 * READ_FLOATS;
+	}
+}
+
+static double rate(struct device *d, struct peak_job *j)
+{
+	int threads = pool_threads(d->pool);
+	double best = 0;
+	for (int64_t start = clock_ns(), t = start; t - start < MEASURE_NS;) {
+		double sum = 0;
+		pool_run(d->pool, threads, peak_item, j);
+		int64_t end = clock_ns();
+		for (int i = 0; i < threads; i++)
+			sum += j->done[i];
+		if (sum / (double)(end - t) > best)
+			best = sum / (double)(end - t);
+		t = end;
+	}
+	return best * 1e9;
+}
+
+void cpu_peaks(struct device *d, struct device_peaks *p)
+{
+	int threads = pool_threads(d->pool);
+	*p = (struct device_peaks){0};
+	double *done = mem_new((size_t)threads, sizeof *done);
+	float *sink = mem_new((size_t)threads, sizeof *sink), **x = mem_new((size_t)threads, sizeof *x);
+	const struct cpu_kernels *k = cpu_device(d)->kernels;
+	if (!k->peak_dot && __builtin_cpu_supports("avx512bf16"))
+		k = &kernels_avx512bf16;
+	p->fma_f32 = rate(d, &(struct peak_job){.flops = k->peak_fma, .done = done});
+	if (k->peak_dot)
+		p->dot_bf16 = rate(d, &(struct peak_job){.flops = k->peak_dot, .done = done});
+	bool all = true;
+	for (int i = 0; i < threads; i++) {
+		x[i] = device_alloc(d, 4LL * READ_FLOATS);
+		all = all && x[i];
+		if (x[i])
+			memset(x[i], 0, 4LL * READ_FLOATS); /* pages exist before they are timed */
+	}
+	if (all)
+		p->read_bytes = rate(d, &(struct peak_job){.read = k->read, .x = x, .done = done, .sink = sink});
+	for (int i = 0; i < threads; i++)
+		device_free(d, x[i], 4LL * READ_FLOATS);
+	free(x);
+	free(sink);
+	free(done);
+}

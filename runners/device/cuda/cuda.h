@@ -1,0 +1,190 @@
+/* cuda.h: what the host files of the CUDA backend share: a device, its queues (streams) and what stands behind tensors and weights.
+ *
+ * Every call into CUDA is checked (cuda_check); a failure that the device does not recover from is marked sticky. Nothing here allocates while
+ * work is queued, except scratch that grows to its largest use. One host thread at a time uses a queue. */
+#ifndef KVB_CUDA_H
+#define KVB_CUDA_H
+
+#include "runners/device/backend.h"
+#include "runners/device/cuda/kernels.h"
+
+#include <cublas_v2.h>
+
+/* cuBLAS, found when the first device is opened, so that the program starts where there is none. */
+struct cublas {
+	cublasStatus_t (*create)(cublasHandle_t *h);
+	cublasStatus_t (*destroy)(cublasHandle_t h);
+	cublasStatus_t (*set_stream)(cublasHandle_t h, cudaStream_t s);
+	cublasStatus_t (*set_workspace)(cublasHandle_t h, void *workspace, size_t bytes);
+	cublasStatus_t (*set_math_mode)(cublasHandle_t h, cublasMath_t mode);
+	cublasStatus_t (*gemm)(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const void *alpha,
+		const void *a, cudaDataType at, int lda, const void *b, cudaDataType bt, int ldb, const void *beta, void *c,
+		cudaDataType ct, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t algo);
+};
+/* NULL = not found (why). Lives as long as the process. */
+const struct cublas *cublas_load(char why[DEVICE_WHAT]);
+
+enum {
+	LINEAR_FEW = 64,        /* up to so many rows a linear layer always has the shape of this many: bits do not depend on the batch */
+	LINEAR_ROWS = 4096,     /* rows of one product: bounds the rounded copy of X */
+	SWIGLU_ROWS = 1024,     /* rows of gate and up at a time: bounds their buffer */
+	LINEAR_COLS = 32768,    /* columns of one product of few rows: bounds their buffer */
+	ITEMS = 4096,           /* attention items of one launch */
+	WEIGHT_ROWS = 32        /* rows of W that a host thread fetches at a time */
+};
+static const int64_t RING_HALF = 2 << 20;        /* bytes of argument lists uploaded before the host waits for the older half */
+static const int64_t WORKSPACE_BYTES = 32 << 20; /* of cuBLAS, a queue */
+static const int64_t PARTS_FLOATS = 16 << 20;    /* results of parts of attention at a time */
+static const int64_t PACK_BYTES = 32 << 20;      /* packed queries at a time */
+static const int64_t RESULT_BYTES = 16 << 20;    /* tokens, moments on their way to the host: more than any model here needs */
+static const int64_t STAGE_BYTES = 32 << 20;     /* pinned memory through which weights pass */
+static const int64_t OFFLOAD_BYTES = 64 << 20;   /* K or V of a cache from which on --kv-offload applies */
+
+struct cuda_device {
+	struct device head;
+	int index;
+	char isa[16];     /* "sm_90" */
+	const struct cublas *blas;
+	void *stage;      /* pinned, STAGE_BYTES; made by the first weight */
+	int64_t freed_caches; /* so many caches were freed: what was staged before may stand for a new one at the same address */
+};
+static inline struct cuda_device *cuda_device(struct device *d)
+{
+	return (struct cuda_device *)d;
+}
+
+/* Argument lists on their way to the device: pinned host memory and its twin, used in two halves; a half is written again only when the uploads from
+ * it are done. */
+struct ring {
+	char *host, *device;
+	int64_t at;
+	cudaEvent_t done[2];
+	bool used[2];
+};
+/* Device buffers of a queue that grow to their largest use. */
+enum scratch { SCRATCH_IN, SCRATCH_OUT, SCRATCH_PARTS, SCRATCH_PACK, SCRATCH_RESULT, SCRATCHES };
+/* Device buffers that hold one layer of a cache of the host's memory. */
+enum { STAGED = 4 };
+struct staged {
+	const struct kv *kv; /* NULL = nothing */
+	int layer;
+	int64_t generation, used;
+	void *buffer;
+	int64_t bytes;
+};
+struct cuda_queue {
+	struct queue head;
+	cudaStream_t stream;
+	cublasHandle_t blas;
+	void *workspace;
+	struct ring ring;
+	void *scratch[SCRATCHES];
+	int64_t scratch_bytes[SCRATCHES];
+	struct attend_item *items[2]; /* [ITEMS] lists in the making: many rows, few rows */
+	struct staged staged[STAGED];
+	int64_t uses; /* counts them */
+};
+static inline struct cuda_queue *cuda_queue(struct queue *q)
+{
+	return (struct cuda_queue *)q;
+}
+
+struct cuda_weight {
+	struct weight head;
+	int64_t ld; /* k rounded up to 8 */
+	void *w;    /* [n][ld] bf16 or fp32 */
+};
+static inline const struct cuda_weight *cuda_weight(const struct weight *w)
+{
+	return (const struct cuda_weight *)w;
+}
+
+/* 0, or -1 after device_fail: "what: the error's name". Finds out whether the device is lost. */
+int cuda_check(struct device *d, cudaError_t e, const char *what);
+/* The calling thread's current device. */
+int cuda_use(struct device *d);
+/* A copy of `bytes` host bytes on the device, for kernels put on the queue before the next 2 MB of uploads; NULL = failed. At most RING_HALF. */
+const void *cuda_upload_list(struct queue *q, const void *host, int64_t bytes);
+/* At least `bytes` of scratch; NULL = out of memory. What was in it is lost when it grows. */
+void *cuda_scratch(struct queue *q, enum scratch which, int64_t bytes);
+static inline int64_t padded_cols(int64_t cols)
+{
+	return round_up(cols, 8);
+}
+/* Rows of a tensor from row0 on. */
+static inline struct rows tensor_rows_from(const struct tensor *t, int64_t row0)
+{
+	bool bf16 = t->operand && t->d->bf16;
+	int64_t ld = t->operand ? padded_cols(t->cols) : t->cols;
+	return (struct rows){(char *)t->x + row0 * ld * (bf16 ? 2 : 4), ld, bf16};
+}
+
+/* ---- queue.c ---- */
+struct queue *cuda_queue_new(struct device *d, bool low_priority);
+void cuda_queue_free(struct queue *q);
+int cuda_queue_sync(struct queue *q);
+struct event *cuda_event_new(struct device *d);
+void cuda_event_free(struct event *e);
+int cuda_event_record(struct queue *q, struct event *e);
+int cuda_event_wait(struct queue *q, struct event *e);
+int cuda_event_sync(struct event *e);
+int cuda_event_elapsed(struct event *from, struct event *to, int64_t *ns);
+
+/* ---- memory.c ---- */
+int cuda_tensor_write(struct queue *q, struct tensor *t, int64_t row0, int64_t rows, const float *host);
+int cuda_tensor_read(struct queue *q, const struct tensor *t, int64_t row0, int64_t rows, float *host);
+int cuda_tensor_fill(struct queue *q, struct tensor *t, float value);
+int64_t cuda_operand_bytes(const struct device *d, int64_t rows, int64_t cols);
+int cuda_operand_clear(struct tensor *t);
+struct weight *cuda_weight_new(struct device *d, int64_t n, int64_t k, weight_rows_fn rows, void *user, char err[ERR_LEN]);
+void cuda_weight_free(struct weight *w);
+int64_t cuda_weight_bytes(const struct device *d, int64_t n, int64_t k);
+int cuda_kv_read(struct queue *q, const struct kv *kv, int layer, int head, int64_t first, int64_t n, float *k, float *v);
+int cuda_kv_write(struct queue *q, struct kv *kv, int layer, int head, int64_t n, const float *k, const float *v);
+int cuda_kv_append(struct queue *q, int layer, const struct attn_seq *seqs, int n, const struct tensor *x, int64_t kcol, int64_t vcol);
+int cuda_kv_gather(struct queue *q, struct kv *dst, const struct kv *src, const struct kept *k, int layer);
+
+/* ---- offload.c ---- */
+/* One layer of a cache as kernels read it: row r of head h at k (v) + (kv->first[layer*heads + h] - first + r) rows. Good until the queue has looked at
+ * STAGED - 1 other layers. */
+struct kv_view {
+	char *k, *v;
+	int64_t first;
+};
+int cuda_kv_view(struct queue *q, const struct kv *kv, int layer, struct kv_view *out);
+/* Whether cuda_kv_view would leave alone what was looked at after `since` (a value of cuda_queue.uses). */
+bool cuda_kv_room(struct queue *q, const struct kv *kv, int layer, int64_t since);
+void cuda_kv_changed(struct queue *q, const struct kv *kv, int layer); /* rows were or will be written */
+static inline char *view_row(const struct kv_view *view, char *base, const struct kv *kv, int layer, int head, int64_t row)
+{
+	return base + (kv->first[layer * kv->heads + head] - view->first + row) * kv->head_dim * kv_element(kv->d);
+}
+
+/* ---- rows.c ---- */
+int cuda_embed(struct queue *q, struct tensor *out, const struct weight *table, const int32_t *ids, int64_t rows);
+int cuda_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, int64_t rows);
+int cuda_head_norm(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps, int64_t rows);
+int cuda_rope_table(struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows);
+int cuda_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows);
+int cuda_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_col, const struct tensor *x, int64_t row, int64_t col, int64_t rows,
+	int64_t cols);
+int cuda_gather_rows(struct queue *q, struct tensor *out, const struct tensor *x, const int32_t *rows, int64_t n);
+int cuda_argmax(struct queue *q, const struct tensor *x, int64_t cols, int64_t rows, int32_t *out);
+int cuda_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int heads, int d, double *sum, double *outer);
+
+/* ---- matmul.c ---- */
+int cuda_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias, int64_t col0,
+	int64_t cols, bool add, int64_t rows);
+int cuda_linear_swiglu(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, int64_t rows);
+void cuda_peaks(struct device *d, struct device_peaks *p);
+
+/* ---- attention.c ---- */
+int cuda_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n, struct tensor *out, const struct tensor *x, int64_t qcol,
+	int heads, struct tensor *lse);
+int cuda_attn_lse(struct queue *q, int layer, const struct key_set *keys, const struct tensor *x, int64_t row0, int64_t rows, int64_t qcol,
+	int heads, struct tensor *lse);
+int cuda_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int which, int64_t col0, int64_t cols, const struct tensor *x,
+	int64_t row0, int64_t rows, int64_t qcol, int heads, const struct tensor *lse, int64_t lse_row0, enum attn_reduce reduce,
+	enum attn_group group, struct tensor *out, int64_t out_col);
+
+#endif

@@ -1,0 +1,203 @@
+/* device.c: a GPU as a backend: which one, its memory, its errors, its table. */
+#include "runners/device/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- errors ---- */
+
+int cuda_check(struct device *d, cudaError_t e, const char *what)
+{
+	if (e == cudaSuccess)
+		return 0;
+	cudaGetLastError();
+	bool lost = cudaDeviceSynchronize() != cudaSuccess; /* what a context does not recover from comes back from every call */
+	device_fail(d, "%s: %s (%s)%s", what, cudaGetErrorName(e), cudaGetErrorString(e),
+		lost ? "; the device is lost to this process" : "");
+	if (lost)
+		d->failure = DEVICE_STICKY;
+	else
+		cudaGetLastError();
+	return -1;
+}
+
+int cuda_use(struct device *d)
+{
+	return cuda_check(d, cudaSetDevice(cuda_device(d)->index), "cudaSetDevice");
+}
+
+/* ---- which device ---- */
+
+/* Whether NVIDIA's name or the emulation's stands behind the runtime: a result of the emulation must never pass as a GPU's. */
+static bool is_emulated(const struct cudaDeviceProp *p)
+{
+	return !strncmp(p->name, "emulated", 8);
+}
+
+static bool cuda_usable(int index, char what[DEVICE_WHAT])
+{
+	int n = 0;
+	cudaError_t e = cudaGetDeviceCount(&n);
+	struct cudaDeviceProp p;
+	if (e != cudaSuccess) {
+		snprintf(what, DEVICE_WHAT, "no CUDA driver here: %s", cudaGetErrorString(e));
+		return false;
+	}
+	if (index >= n) {
+		snprintf(what, DEVICE_WHAT, "no CUDA device %d: there are %d", index, n);
+		return false;
+	}
+	if ((e = cudaGetDeviceProperties(&p, index)) != cudaSuccess || (e = cudaSetDevice(index)) != cudaSuccess) {
+		snprintf(what, DEVICE_WHAT, "CUDA device %d: %s", index, cudaGetErrorString(e));
+		return false;
+	}
+	if (p.major < 8) {
+		snprintf(what, DEVICE_WHAT, "%.60s is sm_%d%d; kvbench needs sm_80", p.name, p.major, p.minor);
+		return false;
+	}
+	if (kernel_there() != cudaSuccess) {
+		cudaGetLastError();
+		snprintf(what, DEVICE_WHAT, "%.60s: this program was built without sm_%d%d", p.name, p.major, p.minor);
+		return false;
+	}
+	if (!cublas_load(what))
+		return false;
+	snprintf(what, DEVICE_WHAT, "%.60s, sm_%d%d, %.1f GiB", p.name, p.major, p.minor, (double)p.totalGlobalMem / (1 << 30));
+	return true;
+}
+
+static void cuda_close(struct device *head)
+{
+	struct cuda_device *d = cuda_device(head);
+	cudaSetDevice(d->index);
+	cudaFreeHost(d->stage);
+	free(d);
+}
+
+static struct device *cuda_open(const struct device_options *o, int index, struct pool *pool, char err[ERR_LEN])
+{
+	char what[DEVICE_WHAT];
+	struct cudaDeviceProp p;
+	if (!cuda_usable(index, what)) {
+		err_set(err, "device \"cuda:%d\": %s", index, what);
+		return NULL;
+	}
+	if (o->isa) {
+		err_set(err, "device \"cuda:%d\" has no choice of instruction sets (\"%s\" was asked for)", index, o->isa);
+		return NULL;
+	}
+	struct cuda_device *d = mem_new(1, sizeof *d);
+	device_head(&d->head, &backend_cuda, o, pool);
+	d->head.pass_rows = 4096;
+	d->index = index;
+	d->head.host_cache_from = o->kv_offload ? OFFLOAD_BYTES : 0;
+	d->blas = cublas_load(what);
+	if (cuda_check(&d->head, cudaGetDeviceProperties(&p, index), "cudaGetDeviceProperties") || cuda_use(&d->head)) {
+		err_set(err, "device \"cuda:%d\": %s", index, d->head.error);
+		cuda_close(&d->head);
+		return NULL;
+	}
+	snprintf(d->head.name, sizeof d->head.name, "%s:%d", is_emulated(&p) ? "emulated" : "cuda", index);
+	snprintf(d->isa, sizeof d->isa, "sm_%d%d", p.major, p.minor);
+	snprintf(d->head.why, sizeof d->head.why, "%s", what);
+	cuda_usable(index, d->head.why);
+	d->head.isa = d->isa;
+	return &d->head;
+}
+
+/* ---- memory ---- */
+
+static void *cuda_alloc(struct device *d, int64_t bytes, bool cache)
+{
+	void *p = NULL;
+	if (cuda_use(d))
+		return NULL;
+	cudaError_t e = cache && cache_on_host(d, bytes) ? cudaHostAlloc(&p, (size_t)bytes, cudaHostAllocPortable) : cudaMalloc(&p, (size_t)bytes);
+	if (e == cudaSuccess)
+		return p;
+	if (e == cudaErrorMemoryAllocation)
+		cudaGetLastError(); /* device.c says how much was asked for */
+	else
+		cuda_check(d, e, "cudaMalloc");
+	return NULL;
+}
+
+static void cuda_free(struct device *d, void *p, int64_t bytes, bool cache)
+{
+	bool host = cache && cache_on_host(d, bytes);
+	if (cuda_use(d))
+		return;
+	cuda_device(d)->freed_caches += cache;
+	if (host)
+		cuda_check(d, cudaDeviceSynchronize(), "cudaDeviceSynchronize"); /* cudaFree waits by itself */
+	cuda_check(d, host ? cudaFreeHost(p) : cudaFree(p), "cudaFree");
+}
+
+static int64_t cuda_free_bytes(struct device *d)
+{
+	size_t there, all;
+	return cuda_use(d) || cudaMemGetInfo(&there, &all) != cudaSuccess ? -1 : (int64_t)there;
+}
+
+static int cuda_upload(struct device *d, void *dst, const void *host, int64_t bytes)
+{
+	if (cuda_use(d) || bytes == 0)
+		return bytes == 0 ? 0 : -1;
+	return cuda_check(d, cudaMemcpy(dst, host, (size_t)bytes, cudaMemcpyHostToDevice), "upload");
+}
+
+/* The most a queue takes with linear layers of max_k columns; without what --kv-offload stages. */
+static int64_t cuda_scratch_bytes(const struct device *d, int64_t max_k)
+{
+	int64_t few = (int64_t)LINEAR_FEW * LINEAR_COLS * 4, swiglu = SWIGLU_ROWS * 2 * round_up(max_k, 32) * 4;
+	return 2 * RING_HALF + WORKSPACE_BYTES + LINEAR_ROWS * padded_cols(max_k) * kv_element(d) + (few > swiglu ? few : swiglu) + PACK_BYTES +
+	       PARTS_FLOATS * 4 + RESULT_BYTES;
+}
+
+const struct backend backend_cuda = {
+	.name = "cuda",
+	.usable = cuda_usable,
+	.open = cuda_open,
+	.close = cuda_close,
+	.scratch_bytes = cuda_scratch_bytes,
+	.peaks = cuda_peaks,
+	.alloc = cuda_alloc,
+	.free = cuda_free,
+	.free_bytes = cuda_free_bytes,
+	.upload = cuda_upload,
+	.queue_new = cuda_queue_new,
+	.queue_free = cuda_queue_free,
+	.queue_sync = cuda_queue_sync,
+	.event_new = cuda_event_new,
+	.event_free = cuda_event_free,
+	.event_record = cuda_event_record,
+	.event_wait = cuda_event_wait,
+	.event_sync = cuda_event_sync,
+	.event_elapsed = cuda_event_elapsed,
+	.tensor_write = cuda_tensor_write,
+	.tensor_read = cuda_tensor_read,
+	.tensor_fill = cuda_tensor_fill,
+	.operand_bytes = cuda_operand_bytes,
+	.operand_clear = cuda_operand_clear,
+	.weight_new = cuda_weight_new,
+	.weight_free = cuda_weight_free,
+	.weight_bytes = cuda_weight_bytes,
+	.kv_read = cuda_kv_read,
+	.kv_write = cuda_kv_write,
+	.kv_append = cuda_kv_append,
+	.kv_gather = cuda_kv_gather,
+	.embed = cuda_embed,
+	.rmsnorm = cuda_rmsnorm,
+	.linear = cuda_linear,
+	.linear_swiglu = cuda_linear_swiglu,
+	.head_norm = cuda_head_norm,
+	.rope_table = cuda_rope_table,
+	.rope = cuda_rope,
+	.copy = cuda_copy,
+	.gather_rows = cuda_gather_rows,
+	.argmax = cuda_argmax,
+	.attention = cuda_attention,
+	.attn_lse = cuda_attn_lse,
+	.attn_reduce = cuda_attn_reduce,
+	.moments = cuda_moments,
+};

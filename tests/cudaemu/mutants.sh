@@ -1,0 +1,98 @@
+#!/bin/bash
+# mutants.sh [fixed]: takes one barrier, atomic or wait at a time out of the CUDA backend's sources and runs the matching test of the backend in the TSan
+# build; what that does not notice runs plain under other orders and seeds. A mutant is caught when a run fails: by a race, by values, or by a report.
+# Without argument: every site, as a table (Markdown) on stdout; status 1 if a real fault was not caught. fixed: five chosen ones, as `ok - ` lines.
+# Called by `make mutants` and `make test`, which hand over compilers, flags and objects in the environment.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+: "${KVB_EMU:?run it through make mutants}"
+work=$KVB_EMU/mutants
+mkdir -p "$work"
+sites='__syncthreads|__syncwarp|__threadfence|copies_wait|atomic[A-Z][A-Za-z]*|cudaStreamWaitEvent|cudaEventSynchronize|cudaStreamSynchronize|cuda_queue_sync|queue_event_wait'
+
+# Sites that one cannot miss: FILE, a piece of the line, why.
+harmless() {
+	while IFS=$'\t' read -r file piece why; do
+		[ "$1" = "$file" ] && [[ $2 == *"$piece"* ]] && { echo "$why"; return; }
+	done < <(grep -v '^#' tests/cudaemu/mutants.harmless)
+}
+test_for() { # FILE -> program, pattern of its tests
+	case $(basename "$1") in
+	attend_few.cu) echo test_backend_attention 'test_batches' ;;
+	attend*.cu | attention.c) echo test_backend_attention 'test_attention' ;;
+	reduce*.cu) echo test_backend_attention 'test_key_sets' ;;
+	offload.c) echo test_backend_attention 'test_offloaded' ;;
+	norm.cu | rope.cu) echo test_backend_ops 'test_norms_and_rope' ;;
+	argmax.cu) echo test_backend_ops 'test_argmax' ;;
+	moments.cu) echo test_backend_ops 'test_moments' ;;
+	queue.c) echo test_backend_ops 'test_queues_and_events' ;;
+	*) echo test_backend_ops '*' ;;
+	esac
+}
+build() { # VARIANT (tsan or plain), SOURCE, mutated copy, PROGRAM -> $work/VARIANT
+	local dir=$KVB_EMU extra= out=$work/$1
+	[ "$1" = tsan ] && dir=$KVB_EMU/tsan extra=-fsanitize=thread
+	case $2 in
+	*.cu) $EMU_CXX $EMU_CXXFLAGS $extra -MF /dev/null -x c++ -include cuda_runtime.h -include tests/cudaemu/mutants.h -c "$3" -o "$out.o" ;;
+	*) $EMU_CC $EMU_CFLAGS $extra -MF /dev/null -include tests/cudaemu/mutants.h -c "$3" -o "$out.o" ;;
+	esac && $EMU_CXX $extra -o "$out" "$dir/tests/cudaemu/$4.c.o" "$dir/tests/cudaemu/filter.c.o" "$out.o" -Wl,-u,backend_cuda "$dir/libkvbcuda.a" \
+		$EMU_OBJECTS -Wl,--start-group $EMU_ARCHIVES -Wl,--end-group "$dir/libkvbcuda.a" "$dir/libcudaemu.a" -lcmocka $EMU_LIBS
+}
+run() { # VARIANT, PATTERN; says how it failed, nothing if it passed
+	local log=$work/$1.log rc
+	TSAN_OPTIONS='halt_on_error=1 exitcode=66 atexit_sleep_ms=0' KVB_SANITIZED=1 KVB_TEST=$2 timeout "${KVB_MUTANT_SECONDS:-240}" "$work/$1" >"$log" 2>&1; rc=$?
+	[ $rc -eq 0 ] && return
+	if [ $rc -eq 66 ]; then echo race; elif [ $rc -eq 124 ]; then echo hang; elif grep -q '^cudaemu: ' "$log"; then echo report; else echo values; fi
+}
+# FILE, LINE, NAME: how it was caught, or nothing
+try() {
+	local program pattern how copy=$work/$(basename "$1")
+	read -r program pattern < <(test_for "$1")
+	sed "$2s/\\b$3\\b/no_$3/" "$1" >"$copy"
+	cmp -s "$1" "$copy" && { echo "cannot change $1:$2" >&2; return; }
+	build tsan "$1" "$copy" "$program" >"$work/build.log" 2>&1 || { echo "$1:$2 does not build" >&2; cat "$work/build.log" >&2; return; }
+	how=$(run tsan "$pattern")
+	if [ -z "$how" ]; then
+		build plain "$1" "$copy" "$program" >"$work/build.log" 2>&1
+		for order in 'fwd 1' 'rev 2' 'random 3' 'random 4'; do
+			set -- $order
+			how=$(CUEMU_ORDER=$1 CUEMU_SEED=$2 run plain "$pattern")
+			[ -n "$how" ] && { how="$how ($order)"; break; }
+		done
+	fi
+	echo "$how"
+}
+all_sites() { # FILE LINE NAME of every one
+	grep -nEo "\\b($sites)(<[0-9]+>)?\\(" runners/device/cuda/*.cu runners/device/cuda/*.c /dev/null | sed -E 's/^([^:]*):([0-9]*):([A-Za-z_]*).*/\1 \2 \3/' |
+		while read -r file line name; do
+			sed -n "${line}p" "$file" | grep -qE '^(static )?(int|void) ' || echo "$file" "$line" "$name"
+		done
+}
+
+if [ "${1:-}" = fixed ]; then
+	while IFS='|' read -r file name piece; do
+		line=$(grep -nF "$piece" "$file" | head -1 | cut -d: -f1)
+		[ -n "$line" ] || { echo "not ok - mutant: $file has no line with '$piece'"; continue; }
+		how=$(try "$file" "$line" "$name")
+		if [ -n "$how" ]; then echo "ok - without $name in $file ($piece): $how"; else echo "not ok - without $name in $file ($piece): nothing noticed it"; fi
+	done <<'FIXED'
+runners/device/cuda/attend.cu|__syncthreads|nobody reads K any more
+runners/device/cuda/attend_few.cu|copies_wait|copies_wait<1>
+runners/device/cuda/reduce.cu|__syncthreads|nobody reads this stage any more
+runners/device/cuda/norm.cu|__syncthreads|__syncthreads
+runners/device/cuda/queue.c|cudaStreamWaitEvent|cudaStreamWaitEvent
+FIXED
+	exit
+fi
+echo '| site | taken out | caught by |'
+echo '|---|---|---|'
+missed=0
+while read -r file line name; do
+	text=$(sed -n "${line}p" "$file")
+	why=$(harmless "$file" "$text")
+	how=$(try "$file" "$line" "$name")
+	if [ -z "$how" ] && [ -n "$why" ]; then how="not caught, rightly: $why"; elif [ -z "$how" ]; then how='**not caught**'; missed=$((missed + 1)); fi
+	echo "| ${file#runners/device/cuda/}:$line | \`$name\` | $how |"
+done < <(all_sites)
+echo "$missed real faults not caught" >&2
+[ $missed -eq 0 ]

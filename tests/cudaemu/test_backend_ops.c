@@ -1,0 +1,397 @@
+/* Every operation of the CUDA backend against the CPU's reference, at odd sizes. */
+#include "tests/cudaemu/backend.h"
+
+static void test_opens_by_name(void **state)
+{
+	(void)state;
+	struct device *d;
+	char err[ERR_LEN] = "", what[DEVICE_WHAT] = "";
+	assert_true(device_usable("cuda", what));
+	print_message("%s\n", what);
+	assert_int_equal(device_open(&d, &(struct device_options){.name = "cuda:0", .threads = 1}, err), 0);
+	print_message("%s, %s (%s)\n", device_name(d), device_isa(d), device_isa_why(d));
+	assert_true(strstr(what, "emulated") ? !strncmp(device_name(d), "emulated:", 9) : !strncmp(device_name(d), "cuda:", 5));
+	assert_true(!strncmp(device_isa(d), "sm_", 3));
+	assert_string_equal(device_error(d), "");
+	device_close(d);
+	assert_int_equal(device_open(&d, &(struct device_options){.name = "auto", .threads = 1}, err), 0);
+	assert_true(strcmp(device_name(d), "cpu") != 0); /* auto takes the GPU */
+	device_close(d);
+	static const char *const wrong[][2] = {
+		{"cuda:77", "no CUDA device 77"}, {"cuda:", "unknown device"}, {"cuda:x", "unknown device"}, {"cuda:1x", "unknown device"}};
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(device_open(&d, &(struct device_options){.name = wrong[i][0]}, err), -1);
+		assert_non_null(strstr(err, wrong[i][1]));
+		assert_null(d);
+	}
+	assert_int_equal(device_open(&d, &(struct device_options){.name = "cuda", .isa = "avx2"}, err), -1);
+	assert_non_null(strstr(err, "instruction set"));
+}
+
+static void test_memory(void **state)
+{
+	(void)state;
+	struct device *d;
+	char err[ERR_LEN];
+	assert_int_equal(
+		device_open(&d, &(struct device_options){.name = "cuda", .threads = 1, .memory_bytes = 4 << 20}, err), 0);
+	int64_t asked = 0;
+	struct tensor *a = tensor_new(d, 256, 1024);
+	assert_non_null(a);
+	assert_int_equal(device_bytes(d), 1 << 20);
+	assert_null(tensor_new(d, 1024, 1024));
+	assert_true(device_oom(d, &asked) && device_failure(d) == DEVICE_MEMORY);
+	assert_int_equal(asked, 4 << 20);
+	assert_true(device_oom_free(d) > 0);
+	assert_non_null(strstr(device_error(d), "out of memory: asked for 4194304 bytes with 1048576 in use"));
+	int64_t cap = 100000;
+	assert_null(kv_new(d, 1, 1, 64, &cap));
+	assert_null(weight_new(d, 4096, 1024, matrix_rows, NULL, err));
+	assert_non_null(strstr(err, "out of memory"));
+	assert_int_equal(device_bytes(d), 1 << 20);
+	assert_true(device_peak_bytes(d) >= 1 << 20);
+	tensor_free(a);
+	assert_int_equal(device_bytes(d), 0);
+	device_close(d);
+}
+
+static void test_copies(void **state)
+{
+	(void)state;
+	struct both b = open_both("fp32");
+	enum { ROWS = 7, COLS = 13 };
+	float *x = values(1, ROWS * COLS, 3);
+	static const int32_t order[] = {6, 0, 3, 3};
+	for (int i = 0; i < 2; i++) {
+		struct tensor *t = tensor_of(b.q[i], x, ROWS, COLS), *u = tensor_of(b.q[i], NULL, 9, 20), *g = tensor_of(b.q[i], NULL, 4, 15);
+		must(&b, i, tensor_fill(b.q[i], u, -2.5f));
+		must(&b, i, tensor_fill(b.q[i], g, 1));
+		must(&b, i, op_copy(b.q[i], u, 2, 5, t, 1, 3, 6, 10));
+		must(&b, i, op_gather_rows(b.q[i], g, t, order, 4));
+		must(&b, i, tensor_write(b.q[i], t, 2, 1, x));
+		float *back = host_of(b.q[i], t), *copied = host_of(b.q[i], u), *gathered = host_of(b.q[i], g);
+		for (int r = 0; r < ROWS; r++)
+			assert_same_bits("written", back + r * COLS, x + (r == 2 ? 0 : r) * COLS, COLS);
+		for (int r = 0; r < 9; r++)
+			for (int c = 0; c < 20; c++)
+				assert_true(copied[r * 20 + c] ==
+					    (r >= 2 && r < 8 && c >= 5 && c < 15 ? x[(r - 1) * COLS + c - 2] : -2.5f));
+		for (int r = 0; r < 4; r++)
+			for (int c = 0; c < 15; c++)
+				assert_true(gathered[r * 15 + c] == (c < COLS ? x[order[r] * COLS + c] : 1));
+		assert_int_equal(tensor_read(b.q[i], t, 6, 2, back), -1);
+		assert_true(device_failure(b.d[i]) == DEVICE_REFUSED);
+		free(back), free(copied), free(gathered);
+		tensor_free(t), tensor_free(u), tensor_free(g);
+	}
+	free(x);
+	close_both(&b);
+}
+
+static void test_embedding(void **state)
+{
+	(void)state;
+	for (int p = 0; p < 2; p++) {
+		struct both b = open_both(PRECISIONS[p]);
+		enum { N = 101, K = 37, ROWS = 9 };
+		static const int32_t ids[ROWS] = {0, 100, 5, 5, 99, 32, 31, 64, 1};
+		float *w = values(2, N * K, 2), *out[2];
+		for (int i = 0; i < 2; i++) {
+			struct weight *table = weight_of(b.d[i], w, N, K);
+			struct tensor *t = tensor_of(b.q[i], NULL, ROWS, K);
+			must(&b, i, op_embed(b.q[i], t, table, ids, ROWS));
+			out[i] = host_of(b.q[i], t);
+			tensor_free(t);
+			weight_free(table);
+		}
+		assert_same_bits("embedding", out[CUDA], out[CPU], ROWS * K);
+		free(w), free(out[0]), free(out[1]);
+		close_both(&b);
+	}
+}
+
+static void test_norms_and_rope(void **state)
+{
+	(void)state;
+	struct both b = open_both("fp32");
+	static const int64_t widths[] = {16, 20, 64, 100, 256};
+	static const int64_t positions[] = {0, 1, 7, 1000, 170001};
+	for (int w = 0; w < 5; w++)
+		for (int64_t rows = 1; rows <= 5; rows += 4) {
+			int64_t n = widths[w], cols = 3 * n + 7;
+			float *x = values(1, rows * cols, 3), *g = values(2, n, 2), *norm[2], *heads[2];
+			double inv_freq[128];
+			for (int t = 0; t < n / 2; t++)
+				inv_freq[t] = pow(10000, -2.0 * t / (double)n);
+			for (int i = 0; i < 2; i++) {
+				struct tensor *xt = tensor_of(b.q[i], x, rows, cols), *gt = tensor_of(b.q[i], g, 1, n),
+					      *out = tensor_of(b.q[i], x, rows, cols), *cs = tensor_of(b.q[i], NULL, rows, n);
+				must(&b, i, op_rmsnorm(b.q[i], out, xt, gt, 1e-5f, rows));
+				must(&b, i, op_head_norm(b.q[i], xt, 3 + n, 2, (int)n, gt, 1e-5f, rows));
+				must(&b, i, op_rope_table(b.q[i], cs, positions, inv_freq, 1.25, (int)n, rows));
+				must(&b, i, op_rope(b.q[i], xt, 3, 3, (int)n, cs, rows));
+				norm[i] = host_of(b.q[i], out);
+				heads[i] = host_of(b.q[i], xt);
+				tensor_free(xt), tensor_free(gt), tensor_free(out), tensor_free(cs);
+			}
+			assert_close("rmsnorm", norm[CUDA], norm[CPU], rows * cols, 2e-6); /* observed 3e-7 */
+			assert_close("head norm and rope", heads[CUDA], heads[CPU], rows * cols, 5e-6); /* observed 6e-7 */
+			free(x), free(g);
+			for (int i = 0; i < 2; i++)
+				free(norm[i]), free(heads[i]);
+		}
+	close_both(&b);
+}
+
+static const int64_t LINEAR[][5] = {/* rows, k, n, col0, cols */
+	{1, 64, 32, 0, 32}, {1, 63, 37, 0, 37}, {2, 257, 96, 32, 64}, {63, 33, 33, 0, 33}, {64, 576, 64, 0, 64}, {65, 520, 64, 0, 50},
+	{193, 300, 290, 32, 258}, {24, 40, 32800, 0, 32800}};
+
+static void test_linear(void **state)
+{
+	(void)state;
+	for (int p = 0; p < 2; p++) {
+		struct both b = open_both(PRECISIONS[p]);
+		for (int s = 0; s < 8; s++)
+			for (int extras = 0; extras < 4; extras++) { /* bit 0: bias, bit 1: add */
+				int64_t rows = LINEAR[s][0], k = LINEAR[s][1], n = LINEAR[s][2], col0 = LINEAR[s][3], cols = LINEAR[s][4];
+				float *x = values(1, rows * k, 1), *w = values(2, n * k, 1), *bias = values(3, n, 1),
+				      *before = values(4, rows * (cols + 3), 1), *y[2];
+				for (int i = 0; i < 2; i++) {
+					struct weight *wt = weight_of(b.d[i], w, n, k);
+					struct tensor *xt = tensor_of(b.q[i], x, rows, k), *bt = tensor_of(b.q[i], bias, 1, n),
+						      *out = tensor_of(b.q[i], before, rows, cols + 3);
+					must(&b, i,
+						op_linear(b.q[i], out, xt, wt, extras & 1 ? bt : NULL, col0, cols, (extras & 2) != 0, rows));
+					y[i] = host_of(b.q[i], out);
+					tensor_free(xt), tensor_free(bt), tensor_free(out);
+					weight_free(wt);
+				}
+				assert_close("linear", y[CUDA], y[CPU], rows * (cols + 3), 3e-5); /* observed 4e-6 */
+				free(x), free(w), free(bias), free(before), free(y[0]), free(y[1]);
+			}
+		close_both(&b);
+	}
+}
+
+/* Through operands: norm -> gate and up -> down, and the same rows picked out of an operand. */
+static void test_operands(void **state)
+{
+	(void)state;
+	for (int p = 0; p < 2; p++) {
+		struct both b = open_both(PRECISIONS[p]);
+		for (int64_t rows = 1; rows <= 1100; rows = rows * 3 + 20) {
+			enum { D = 36, F = 48 };
+			float *x = values(1, rows * D, 1), *ones = values(2, D, 2), *gate_up = values(3, 2 * F * D, 1), *down = values(4, D * F, 1);
+			float *y[2], *last[2];
+			int32_t picked[3] = {(int32_t)rows - 1, 0, (int32_t)rows / 2};
+			for (int i = 0; i < 2; i++) {
+				struct weight *wg = weight_of(b.d[i], gate_up, 2 * F, D), *wd = weight_of(b.d[i], down, D, F);
+				struct tensor *xt = tensor_of(b.q[i], x, rows, D), *one = tensor_of(b.q[i], ones, 1, D),
+					      *out = tensor_of(b.q[i], x, rows, D), *h = operand_new(b.d[i], rows, D),
+					      *act = operand_new(b.d[i], rows, F), *pick = operand_new(b.d[i], 3, F), *few = tensor_of(b.q[i], NULL, 3, D);
+				must(&b, i, op_rmsnorm(b.q[i], h, xt, one, 1e-5f, rows));
+				must(&b, i, op_linear_swiglu(b.q[i], act, h, wg, rows));
+				must(&b, i, op_linear(b.q[i], out, act, wd, NULL, 0, D, true, rows));
+				must(&b, i, op_gather_rows(b.q[i], pick, act, picked, 3));
+				must(&b, i, op_linear(b.q[i], few, pick, wd, NULL, 0, D, false, 3));
+				y[i] = host_of(b.q[i], out);
+				last[i] = host_of(b.q[i], few);
+				tensor_free(xt), tensor_free(one), tensor_free(out), tensor_free(h), tensor_free(act), tensor_free(pick), tensor_free(few);
+				weight_free(wg), weight_free(wd);
+			}
+			/* bf16: a value on the edge of two roundings moves a whole step: observed 6e-3, 2e-6 in fp32 */
+			assert_close("swiglu and down", y[CUDA], y[CPU], rows * D, p ? 2e-2 : 2e-5);
+			assert_close("picked rows", last[CUDA], last[CPU], 3 * D, p ? 2e-2 : 2e-5);
+			free(x), free(ones), free(gate_up), free(down);
+			for (int i = 0; i < 2; i++)
+				free(y[i]), free(last[i]);
+		}
+		close_both(&b);
+	}
+}
+
+/* Up to 64 rows: a row's bits do not depend on how many stand beside it. */
+static void test_bits_of_few_rows(void **state)
+{
+	(void)state;
+	enum { ROWS = 64, K = 611, N = 130 };
+	float *x = values(5, ROWS * K, 1), *w = values(6, N * K, 1), *all = NULL;
+	struct both b = open_both("bf16");
+	struct weight *wt = weight_of(b.d[CUDA], w, N, K);
+	for (int rows = ROWS; rows >= 1; rows = rows == ROWS ? 17 : rows - 8) {
+		struct tensor *xt = tensor_of(b.q[CUDA], x, rows, K), *out = tensor_of(b.q[CUDA], NULL, rows, N);
+		must(&b, CUDA, op_linear(b.q[CUDA], out, xt, wt, NULL, 0, N, false, rows));
+		float *y = host_of(b.q[CUDA], out);
+		tensor_free(xt), tensor_free(out);
+		if (!all)
+			all = y;
+		else {
+			assert_same_bits("rows of a smaller batch", y, all, rows * N);
+			free(y);
+		}
+	}
+	weight_free(wt);
+	free(x), free(w), free(all);
+	close_both(&b);
+}
+
+static void test_argmax(void **state)
+{
+	(void)state;
+	struct both b = open_both("fp32");
+	static const int64_t cols[] = {1, 2, 31, 33, 512, 513, 9000};
+	for (int c = 0; c < 7; c++) {
+		enum { ROWS = 6 };
+		int64_t n = cols[c];
+		float *x = values(7, ROWS * (n + 2), 5);
+		for (int64_t i = 0; i < n; i++) {
+			x[1 * (n + 2) + i] = 2;                       /* all equal: index 0 */
+			x[2 * (n + 2) + i] = i % 7 == 3 ? 9 : -1;     /* ties: the first 9 */
+			x[3 * (n + 2) + i] = -INFINITY;
+			x[4 * (n + 2) + i] = i % 2 ? 0.0f : -0.0f;    /* equal zeros */
+		}
+		x[5 * (n + 2) + n / 2] = NAN;
+		int32_t best[2][ROWS];
+		for (int i = 0; i < 2; i++) {
+			struct tensor *t = tensor_of(b.q[i], x, ROWS, n + 2);
+			must(&b, i, op_argmax(b.q[i], t, n, ROWS, best[i]));
+			tensor_free(t);
+		}
+		for (int r = 0; r < ROWS; r++)
+			assert_int_equal(best[CUDA][r], best[CPU][r]);
+		assert_int_equal(best[CUDA][1], 0);
+		assert_int_equal(best[CUDA][5], -1);
+		free(x);
+	}
+	close_both(&b);
+}
+
+static void test_moments(void **state)
+{
+	(void)state;
+	struct both b = open_both("fp32");
+	static const int dims[] = {5, 16, 20, 64};
+	for (int m = 0; m < 4; m++) {
+		enum { HEADS = 3, ROWS = 77 };
+		int d = dims[m];
+		size_t n = HEADS * (size_t)d;
+		float *x = values(8, ROWS * (HEADS * d + 4), 2);
+		double *sum[2], *outer[2];
+		for (int i = 0; i < 2; i++) {
+			sum[i] = mem_new(n, sizeof **sum);
+			outer[i] = mem_new(n * (size_t)d, sizeof **outer);
+			struct tensor *t = tensor_of(b.q[i], x, ROWS, HEADS * d + 4);
+			must(&b, i, op_moments(b.q[i], t, 1, 33, 3, HEADS, d, sum[i], outer[i]));
+			must(&b, i, op_moments(b.q[i], t, 34, 43, 3, HEADS, d, sum[i], outer[i]));
+			tensor_free(t);
+		}
+		assert_memory_equal(sum[CUDA], sum[CPU], n * sizeof **sum); /* bit for bit */
+		assert_memory_equal(outer[CUDA], outer[CPU], n * (size_t)d * sizeof **outer);
+		for (int i = 0; i < 2; i++)
+			free(sum[i]), free(outer[i]);
+		free(x);
+	}
+	close_both(&b);
+}
+
+static void test_caches(void **state)
+{
+	(void)state;
+	for (int p = 0; p < 2; p++)
+		for (int d = 20; d <= 64; d += 11) {
+			struct both b = open_both(PRECISIONS[p]);
+			enum { LAYERS = 2, HEADS = 3, N = 50 };
+			int64_t cap[LAYERS * HEADS] = {N, N, N, N, N, N}, exact[LAYERS * HEADS];
+			int32_t len[LAYERS * HEADS], *list[LAYERS * HEADS];
+			for (int i = 0; i < LAYERS * HEADS; i++) { /* head 1 keeps nothing, head 2 everything */
+				list[i] = mem_new(N, 4);
+				len[i] = 0;
+				for (int r = i % 3 == 1 ? N : 0; r < N; r += i % 3 == 2 ? 1 : 3)
+					list[i][len[i]++] = r;
+				exact[i] = len[i];
+			}
+			float *x = values(9, N * (2 * HEADS * d + 5), 2), *k[2], *v[2];
+			for (int i = 0; i < 2; i++) {
+				struct kv *kv = kv_new(b.d[i], LAYERS, HEADS, d, cap), *dst = kv_new(b.d[i], LAYERS, HEADS, d, exact);
+				struct kept *kept = kept_new(b.d[i], LAYERS, HEADS, len, (const int32_t *const *)list);
+				struct tensor *t = tensor_of(b.q[i], x, N, 2 * HEADS * d + 5);
+				struct attn_seq s[2] = {{0, 1, NULL, NULL, kv, 0}, {1, 41, NULL, NULL, kv, 1}};
+				must(&b, i, op_kv_append(b.q[i], 1, s, 1, t, 2, 2 + HEADS * d));
+				must(&b, i, op_kv_append(b.q[i], 1, s + 1, 1, t, 2, 2 + HEADS * d));
+				for (int h = 0; h < HEADS; h++) {
+					must(&b, i, kv_write(b.q[i], kv, 1, h, 8, x + h, x + 2 * h));
+					assert_int_equal(kv_len(kv, 1, h), N);
+				}
+				must(&b, i, kv_gather(b.q[i], dst, kv, kept, 1));
+				k[i] = mem_new(2 * HEADS * N * (size_t)d, sizeof *k[i]);
+				v[i] = mem_new(2 * HEADS * N * (size_t)d, sizeof *v[i]);
+				for (int h = 0; h < HEADS; h++) {
+					must(&b, i, kv_read(b.q[i], kv, 1, h, 1, N - 1, k[i] + h * N * d, v[i] + h * N * d));
+					must(&b, i,
+						kv_read(b.q[i], dst, 1, h, 0, len[HEADS + h], k[i] + (HEADS + h) * N * d, v[i] + (HEADS + h) * N * d));
+				}
+				assert_int_equal(kv_bytes(dst), kv_bytes_for(b.d[i], d, len[3] + len[4] + len[5]));
+				kv_free(kv), kv_free(dst);
+				kept_free(kept);
+				tensor_free(t);
+			}
+			assert_same_bits("keys", k[CUDA], k[CPU], 2 * HEADS * N * d);
+			assert_same_bits("values", v[CUDA], v[CPU], 2 * HEADS * N * d);
+			for (int i = 0; i < 2; i++)
+				free(k[i]), free(v[i]);
+			for (int i = 0; i < LAYERS * HEADS; i++)
+				free(list[i]);
+			free(x);
+			close_both(&b);
+		}
+}
+
+/* One queue makes what the other reads; only the event orders them. */
+static void test_queues_and_events(void **state)
+{
+	(void)state;
+	struct both b = open_both("fp32");
+	enum { N = 40, ROUNDS = 20 };
+	float *x = values(11, N * 32, 1), *w = values(12, 32 * 32, 1);
+	for (int i = 0; i < 2; i++) {
+		struct queue *low = queue_new_low(b.d[i]);
+		struct event *made = event_new(b.d[i]), *read = event_new(b.d[i]);
+		struct weight *wt = weight_of(b.d[i], w, 32, 32);
+		struct tensor *t = tensor_of(b.q[i], NULL, N, 32), *u = tensor_of(b.q[i], NULL, N, 32), *xt = tensor_of(b.q[i], x, N, 32);
+		must(&b, i, tensor_fill(b.q[i], t, 0));
+		must(&b, i, queue_event_record(b.q[i], read));
+		for (int r = 0; r < ROUNDS; r++) {
+			must(&b, i, queue_event_wait(low, read));
+			must(&b, i, tensor_fill(low, t, (float)r));
+			must(&b, i, op_linear(low, t, xt, wt, NULL, 0, 32, true, N));
+			must(&b, i, queue_event_record(low, made));
+			must(&b, i, queue_event_wait(b.q[i], made));
+			must(&b, i, op_copy(b.q[i], u, 0, 0, t, 0, 0, N, 32));
+			must(&b, i, queue_event_record(b.q[i], read));
+		}
+		int64_t ns = -1;
+		must(&b, i, event_elapsed(made, read, &ns));
+		assert_true(ns >= 0);
+		float *got = host_of(b.q[i], u), sum = 0;
+		for (int k = 0; k < 32; k++)
+			sum += x[k] * w[k];
+		assert_true(fabsf(got[0] - (ROUNDS - 1) - sum) < 1e-4f);
+		free(got);
+		tensor_free(t), tensor_free(u), tensor_free(xt);
+		weight_free(wt);
+		event_free(made), event_free(read);
+		queue_free(low);
+	}
+	free(x), free(w);
+	close_both(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_opens_by_name), cmocka_unit_test(test_memory), cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_embedding), cmocka_unit_test(test_norms_and_rope), cmocka_unit_test(test_linear),
+		cmocka_unit_test(test_operands), cmocka_unit_test(test_bits_of_few_rows), cmocka_unit_test(test_argmax),
+		cmocka_unit_test(test_moments), cmocka_unit_test(test_caches), cmocka_unit_test(test_queues_and_events)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,431 @@
+/* bench.c: what the CUDA backend does on a GPU, each figure beside what the hardware allows (spec of speeds: 790 TFLOP/s in bf16, 4.3 TB/s, the H200's; and the
+ * 8192^3 product measured in the same run). Random weights of real shapes. Made by tests/gpu.sh; also runs, at a tiny scale, over the emulation.
+ *
+ * Times are the host's, from the first call to the end of the last kernel, after one warm-up; weights are loaded outside. Once TIME_LIMIT has passed the
+ * rest is left out, and said to be. */
+#include "runners/device/device.h"
+#include "runners/forward/forward.h"
+#include "tests/gpu/shapes.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double PEAK = 790e12, BANDWIDTH = 4.3e12;
+enum { TIME_LIMIT = 330 /* s */, CHUNK = 2048, REQUEST = 20, VARIANTS = 32, DECODE = 24 };
+
+static int64_t begin_ns;
+static bool tiny;
+static int failures;
+
+static double seconds(int64_t from)
+{
+	return (double)(clock_ns() - from) * 1e-9;
+}
+static bool too_late(const char *what)
+{
+	bool late = seconds(begin_ns) > TIME_LIMIT;
+	if (late)
+		printf("%-44s left out: the time is up\n", what);
+	return late;
+}
+static void line(const char *what, double value, const char *unit, double floor, const char *of, double goal)
+{
+	double ratio = floor > 0 ? value / floor : 0;
+	printf("%-44s %10.4g %-8s %10.4g %7.2f x %-22s", what, value, unit, floor, ratio, of);
+	if (goal > 0)
+		printf(" goal %.2f%s", goal, tiny ? "" : ratio <= goal ? " reached" : " MISSED");
+	printf("\n");
+	fflush(stdout);
+}
+static void fraction(const char *what, double value, double of, double goal)
+{
+	printf("%-44s %10.4g TFLOP/s  %9.4g %7.2f of the product", what, value * 1e-12, of * 1e-12, of > 0 ? value / of : 0);
+	if (goal > 0)
+		printf("         goal %.2f%s", goal, tiny ? "" : value >= goal * of ? " reached" : " MISSED");
+	printf("\n");
+	fflush(stdout);
+}
+static bool failed(const char *what, const char *err)
+{
+	printf("%-44s FAILED: %s\n", what, err);
+	failures++;
+	return true;
+}
+
+/* ---- a model on a device ---- */
+
+struct engine {
+	struct model *m;
+	struct device *d;
+	struct forward *f;
+	const struct model_config *c;
+};
+
+static bool engine_open(struct engine *e, const char *shape, bool proxy)
+{
+	char err[ERR_LEN] = "";
+	*e = (struct engine){.m = shape_open(shape)};
+	int64_t start = clock_ns();
+	if (device_open(&e->d, &(struct device_options){.name = "cuda", .precision = "bf16", .low_priority = proxy}, err) ||
+		forward_open(&e->f, e->m, e->d, device_pass_rows(e->d), err))
+		return !failed(shape, err);
+	e->c = model_config(e->m);
+	printf("# %s: %.1f GB of weights in %.1f s, %.1f GB free\n", shape, (double)forward_weight_bytes(e->c, e->d) * 1e-9, seconds(start),
+		(double)device_free_bytes(e->d) * 1e-9);
+	return true;
+}
+static void engine_close(struct engine *e)
+{
+	forward_close(e->f);
+	device_close(e->d);
+	shape_close(e->m);
+}
+
+static struct kv *cache(const struct engine *e, int64_t rows)
+{
+	int n = e->c->layers * e->c->kv_heads;
+	int64_t *cap = mem_new((size_t)n, sizeof *cap);
+	for (int i = 0; i < n; i++)
+		cap[i] = rows;
+	struct kv *kv = kv_new(e->d, e->c->layers, e->c->kv_heads, e->c->head_dim, cap);
+	free(cap);
+	return kv;
+}
+static int32_t *some_ids(const struct engine *e, int64_t n)
+{
+	int32_t *ids = mem_new((size_t)n, sizeof *ids);
+	struct rng r = rng_seed(1, 0);
+	for (int64_t i = 0; i < n; i++)
+		ids[i] = (int32_t)(rng_next(&r) % (uint64_t)e->c->vocab);
+	return ids;
+}
+
+static double attention_flops(const struct model_config *c, double queries, double keys) /* each query sees so many keys */
+{
+	return 4.0 * c->layers * c->heads * c->head_dim * queries * keys;
+}
+static double prefill_flops(const struct model_config *c, double t)
+{
+	return 2 * shape_linear_params(c) * t + attention_flops(c, t, t / 2);
+}
+
+/* One prefill of n ids; NULL observer = none. Seconds, or -1. */
+static double prefill(const struct engine *e, const int32_t *ids, int64_t n, struct kv *kv, const struct observer *obs, const char *what)
+{
+	char err[ERR_LEN] = "";
+	int32_t next;
+	kv_truncate(kv, 0);
+	int64_t start = clock_ns();
+	if (forward_prefill(e->f, ids, n, kv, obs, obs != NULL, &next, NULL, NULL, NULL, err) || queue_sync(forward_queue(e->f)))
+		return failed(what, err) ? -1 : 0;
+	return seconds(start);
+}
+
+/* ---- rates of the kernels, from the profile of a prefill (each operation waited for) ---- */
+
+static double product_rate;
+
+static void profile_line(void *user, const struct device_profile_row *r)
+{
+	char what[64];
+	if (r->ns <= 0)
+		return;
+	snprintf(what, sizeof what, "  %s: %s", (const char *)user, r->name);
+	if (!strcmp(r->name, "linear, many rows"))
+		fraction(what, r->flops / (double)r->ns * 1e9, product_rate, .85);
+	else if (r->flops > 0)
+		fraction(what, r->flops / (double)r->ns * 1e9, product_rate, 0);
+	else
+		printf("%-44s %10.4g GB/s     %9.4g %7.2f of the copy\n", what, r->bytes / (double)r->ns, BANDWIDTH * 1e-9,
+			r->bytes / (double)r->ns * 1e9 / BANDWIDTH);
+}
+
+/* ---- column sums and the KVzip pass ---- */
+
+struct sums { /* out: [heads] or [kv_heads][columns] of each layer */
+	const struct engine *e;
+	struct tensor **out, *lse;
+	const struct kv *context;
+	int64_t start, size; /* KVzip: the chunk */
+	bool kvzip;
+};
+
+static int observe(void *user, const struct layer_rows *r, char err[ERR_LEN])
+{
+	struct sums *s = user;
+	const struct model_config *c = s->e->c;
+	struct queue *q = forward_queue(s->e->f);
+	int64_t seen = r->pos0 + r->rows;
+	int rc;
+	if (s->kvzip) {
+		struct key_set keys = {.range = {{s->context, s->start, s->size}, {r->kv, 0, kv_len(r->kv, r->layer, 0)}}, .n = 2, .causal = true};
+		rc = op_attn_lse(q, r->layer, &keys, r->qkv, 0, r->rows, 0, c->heads, s->lse) ||
+		     op_attn_reduce(q, r->layer, &keys, 0, 0, s->size, r->qkv, 0, r->rows, 0, c->heads, s->lse, 0, REDUCE_MAX, GROUP_MAX,
+			     s->out[r->layer], s->start);
+	} else {
+		struct key_set keys = {.range = {{r->kv, 0, seen}}, .n = 1, .causal = true};
+		rc = op_attn_reduce(q, r->layer, &keys, 0, 0, seen, r->qkv, 0, r->rows, 0, c->heads, r->lse, 0, REDUCE_SUM, GROUP_NONE,
+			s->out[r->layer], 0);
+	}
+	return rc ? err_set(err, "layer %d: %s", r->layer, device_error(s->e->d)) : 0;
+}
+
+static bool sums_open(struct sums *s, const struct engine *e, int64_t columns, bool kvzip)
+{
+	*s = (struct sums){.e = e, .kvzip = kvzip, .out = mem_new((size_t)e->c->layers, sizeof *s->out)};
+	s->lse = tensor_new(e->d, forward_max_rows(e->f), e->c->heads);
+	bool there = s->lse != NULL;
+	for (int l = 0; l < e->c->layers && there; l++) {
+		s->out[l] = tensor_new(e->d, kvzip ? e->c->kv_heads : e->c->heads, columns);
+		there = s->out[l] && !tensor_fill(forward_queue(e->f), s->out[l], 0);
+	}
+	return there || !failed("memory of the sums", device_error(e->d));
+}
+static void sums_close(struct sums *s)
+{
+	for (int l = 0; l < s->e->c->layers; l++)
+		tensor_free(s->out[l]);
+	tensor_free(s->lse);
+	free(s->out);
+}
+
+/* KVzip's second pass: each chunk of the context again, behind a short request, over the whole cache. Seconds, or -1. */
+static double kvzip_pass(const struct engine *e, const int32_t *ids, int64_t n, const struct kv *kv)
+{
+	struct sums s;
+	char err[ERR_LEN] = "";
+	struct kv *tail = cache(e, CHUNK + REQUEST);
+	int32_t *fed = mem_new(CHUNK + REQUEST, sizeof *fed);
+	struct observer obs = {.needs = OBSERVE_Q, .layer = observe, .user = &s};
+	int rc = tail && sums_open(&s, e, n, true) ? 0 : -1;
+	int64_t start = clock_ns();
+	s.context = kv;
+	for (s.start = 0; s.start < n && !rc; s.start += CHUNK) {
+		s.size = n - s.start < CHUNK ? n - s.start : CHUNK;
+		memcpy(fed, ids, REQUEST * sizeof *fed);
+		memcpy(fed + REQUEST, ids + s.start, (size_t)s.size * sizeof *fed);
+		kv_truncate(tail, 0);
+		struct forward_seq seq = {.ids = fed, .n = (int)(s.size + REQUEST), .pos0 = n, .context = kv, .tail = tail};
+		rc = forward_run(e->f, &seq, 1, &obs, 1, NULL, NULL, err);
+	}
+	double time = seconds(start);
+	if (rc)
+		failed("KVzip's pass", err);
+	sums_close(&s);
+	kv_free(tail);
+	free(fed);
+	return rc ? -1 : time;
+}
+static double kvzip_floor(const struct model_config *c, double t)
+{
+	double tq = t + t / CHUNK * REQUEST;
+	return (2 * shape_linear_params(c) * tq + attention_flops(c, tq, t + CHUNK / 2.0) + attention_flops(c, tq, CHUNK)) / PEAK;
+}
+
+/* ---- decoding of variants that keep 30 % of one context ---- */
+
+static struct kept *variant(const struct engine *e, int64_t n, int v)
+{
+	int heads = e->c->layers * e->c->kv_heads;
+	int32_t *len = mem_new((size_t)heads, sizeof *len), **list = mem_new((size_t)heads, sizeof *list);
+	for (int i = 0; i < heads; i++) {
+		list[i] = mem_new((size_t)n, sizeof **list);
+		for (int64_t r = (i + v) % 3; r < n; r += 3 + (r % 10 == 0))
+			list[i][len[i]++] = (int32_t)r;
+	}
+	struct kept *k = kept_new(e->d, e->c->layers, e->c->kv_heads, len, (const int32_t *const *)list);
+	for (int i = 0; i < heads; i++)
+		free(list[i]);
+	free(list), free(len);
+	return k;
+}
+
+static void bench_decode(const struct engine *e, const struct kv *context, int64_t n, int variants)
+{
+	struct forward_seq seq[VARIANTS];
+	struct kept *kept[VARIANTS] = {0};
+	struct kv *tail[VARIANTS] = {0};
+	int32_t next[VARIANTS];
+	char err[ERR_LEN] = "", what[64];
+	double rows = 0;
+	int rc = 0;
+	for (int v = 0; v < variants; v++) {
+		kept[v] = variant(e, n, v);
+		tail[v] = cache(e, DECODE + 1);
+		next[v] = v + 3;
+		rc = rc || !kept[v] || !tail[v];
+		for (int i = 0; i < e->c->layers * e->c->kv_heads && !rc; i++)
+			rows += kept_len(kept[v], i / e->c->kv_heads, i % e->c->kv_heads);
+	}
+	int64_t start = 0;
+	for (int t = 0; t <= DECODE && !rc; t++) { /* the first is the warm-up */
+		start = t == 1 ? clock_ns() : start;
+		for (int v = 0; v < variants; v++)
+			seq[v] = (struct forward_seq){&next[v], 1, n + t, context, kept[v], tail[v]};
+		rc = forward_run(e->f, seq, variants, NULL, 0, next, NULL, err);
+	}
+	snprintf(what, sizeof what, "decode, %d variants at %lldk, 30 %%", variants, (long long)n / 1024);
+	double bytes = (double)forward_weight_bytes(e->c, e->d) - (double)weight_bytes(e->d, e->c->vocab, e->c->hidden) * !e->c->tied +
+		       2.0 * e->c->head_dim * 2 * rows;
+	if (rc)
+		failed(what, err[0] ? err : device_error(e->d));
+	else
+		line(what, seconds(start) / DECODE * 1e3, "ms/step", bytes / BANDWIDTH * 1e3, "reading it all", 0);
+	for (int v = 0; v < variants; v++)
+		kept_free(kept[v]), kv_free(tail[v]);
+}
+
+/* ---- ProxyKV on one GPU: the proxy's prefill with column sums beside the target's prefill ---- */
+
+struct proxy_run {
+	const struct engine *e;
+	int64_t n;
+	int32_t *ids;
+	double time;
+};
+static void *proxy_thread(void *arg)
+{
+	struct proxy_run *p = arg;
+	struct sums s;
+	struct kv *kv = cache(p->e, p->n);
+	p->time = -1;
+	if (kv && sums_open(&s, p->e, p->n, false)) {
+		struct observer obs = {.needs = OBSERVE_Q | OBSERVE_LSE, .layer = observe, .user = &s};
+		p->time = prefill(p->e, p->ids, p->n, kv, &obs, "the proxy");
+		sums_close(&s);
+	}
+	kv_free(kv);
+	return NULL;
+}
+
+static void bench_proxy(const struct engine *target, const char *proxy, const int32_t *ids, int64_t n, struct kv *kv, double kvzip_total)
+{
+	struct engine e;
+	char what[64];
+	if (too_late("ProxyKV on one GPU") || !engine_open(&e, proxy, true))
+		return;
+	struct proxy_run run = {&e, n, some_ids(&e, n), 0};
+	pthread_t thread;
+	proxy_thread(&run); /* warm-up, and its time alone */
+	double alone = run.time, floor = prefill_flops(e.c, (double)n) / PEAK + attention_flops(e.c, (double)n, (double)n / 4) / PEAK;
+	snprintf(what, sizeof what, "%s at %lldk: prefill and column sums alone", proxy, (long long)n / 1024);
+	if (alone > 0)
+		line(what, alone, "s", floor, "floor", 0);
+	int64_t start = clock_ns();
+	if (alone > 0 && !pthread_create(&thread, NULL, proxy_thread, &run)) {
+		double t = prefill(target, ids, n, kv, NULL, "the target beside its proxy");
+		pthread_join(thread, NULL);
+		double both = seconds(start), gain = both > 0 ? kvzip_total / both : 0;
+		if (t > 0 && run.time > 0)
+			printf("%-44s %10.4g s         KVzip %.4g s: %.2f x faster          goal 1.80%s\n", "ProxyKV shared: both prefills", both,
+				kvzip_total, gain, tiny ? "" : gain >= 1.8 ? " reached" : " MISSED");
+	}
+	free(run.ids);
+	engine_close(&e);
+}
+
+/* ---- one target ---- */
+
+struct length {
+	int64_t tokens;
+	double goal, kvzip_goal; /* x floor of the portable kernels; 0 = not run */
+};
+
+static void bench_length(const struct engine *e, const char *name, struct length l, const char *proxy)
+{
+	char what[64];
+	double t = (double)l.tokens, flops = prefill_flops(e->c, t);
+	snprintf(what, sizeof what, "%s: prefill of %lldk", name, (long long)l.tokens / 1024);
+	if (too_late(what))
+		return;
+	struct kv *kv = cache(e, l.tokens);
+	int32_t *ids = some_ids(e, l.tokens);
+	if (!kv) {
+		failed(what, device_error(e->d));
+		free(ids);
+		return;
+	}
+	prefill(e, ids, l.tokens < 8192 ? l.tokens : 8192, kv, NULL, "warm-up");
+	double time = prefill(e, ids, l.tokens, kv, NULL, what);
+	if (time > 0)
+		line(what, time, "s", flops / PEAK, "floor", l.goal);
+	if (time > 0 && l.kvzip_goal > 0 && !too_late("KVzip's pass")) {
+		double pass = kvzip_pass(e, ids, l.tokens, kv);
+		snprintf(what, sizeof what, "%s: KVzip pass over %lldk", name, (long long)l.tokens / 1024);
+		if (pass > 0)
+			line(what, pass, "s", kvzip_floor(e->c, t), "floor", l.kvzip_goal);
+		if (!too_late("decoding")) {
+			bench_decode(e, kv, l.tokens, 1);
+			bench_decode(e, kv, l.tokens, VARIANTS);
+		}
+		if (pass > 0 && proxy)
+			bench_proxy(e, proxy, ids, l.tokens, kv, time + pass);
+	}
+	free(ids);
+	kv_free(kv);
+}
+
+static void bench_rates(const struct engine *e, const char *name)
+{
+	int64_t n = tiny ? 200 : 8192;
+	struct kv *kv = cache(e, n);
+	int32_t *ids = some_ids(e, n);
+	struct sums s;
+	if (kv && sums_open(&s, e, n, false)) {
+		struct observer obs = {.needs = OBSERVE_Q | OBSERVE_LSE, .layer = observe, .user = &s};
+		prefill(e, ids, n, kv, &obs, "warm-up");
+		device_profile_start(e->d);
+		prefill(e, ids, n, kv, &obs, "profile");
+		device_profile_stop(e->d);
+		device_profile(e->d, profile_line, (void *)name);
+		sums_close(&s);
+	}
+	free(ids);
+	kv_free(kv);
+}
+
+static void bench_target(const char *shape, const char *proxy, bool rates, const struct length *lengths, int n)
+{
+	struct engine e;
+	if (too_late(shape) || !engine_open(&e, shape, false))
+		return;
+	if (rates)
+		bench_rates(&e, shape);
+	for (int i = 0; i < n; i++)
+		bench_length(&e, shape, lengths[i], proxy);
+	engine_close(&e);
+}
+
+int main(int argc, char **argv)
+{
+	struct device *d;
+	struct device_peaks peaks = {0};
+	char err[ERR_LEN] = "", why[DEVICE_WHAT];
+	tiny = argc > 1 && !strcmp(argv[1], "--tiny");
+	begin_ns = clock_ns();
+	if (device_open(&d, &(struct device_options){.name = "cuda", .precision = "bf16"}, err)) {
+		printf("%s\n", err);
+		return 1;
+	}
+	device_usable("cuda", why);
+	printf("# %s: %s\n", device_name(d), why);
+	if (!tiny) {
+		device_peaks(d, &peaks);
+		printf("# product of 8192^3: %.4g TFLOP/s; copy: %.4g TB/s; floors: %.4g TFLOP/s, %.4g TB/s\n", peaks.dot_bf16 * 1e-12,
+			peaks.read_bytes * 1e-12, PEAK * 1e-12, BANDWIDTH * 1e-12);
+	}
+	device_close(d);
+	product_rate = peaks.dot_bf16;
+	printf("%-44s %10s %-8s %10s\n", "what", "measured", "", "floor");
+	if (tiny)
+		bench_target("tiny", "tiny-proxy", true, (struct length[]){{300, 9, 9}}, 1);
+	else {
+		bench_target("llama-8b", "llama-1b", true, (struct length[]){{8192, 0, 0}, {32768, 1.6, 2.2}, {131072, 2.0, 0}}, 3);
+		bench_target("qwen-7b", "qwen-0.5b", false, (struct length[]){{174080, 2.0, 0}}, 1);
+	}
+	printf("# %.0f s, %d failed\n", seconds(begin_ns), failures);
+	return failures > 0;
+}
