@@ -5,7 +5,7 @@
 #   make all      build ./kvbench          make bench    tokens/s, GEMM and attention as fractions of the peak
 #   make fuzz     60 s a fuzz target       make asan     all tests under ASan + UBSan
 #   make tsan     threaded tests under TSan
-#   make cudaemu  the CUDA backend's tests over the emulation
+#   make cudaemu  the CUDA backend's tests over the emulation (part of `make test`)
 #   make mutants  takes one barrier, atomic or wait at a time out of the CUDA backend and shows what notices
 #   make long     the 170k-token context on the embedded target (some minutes, not part of `make test`)
 #   make real     tables of two real models from their GGUF files: MODELS=folder
@@ -167,8 +167,8 @@ $(BUILD)/plant: $(BUILD)/tests/plant/main.o
 	@$(CC) $(CFLAGS_ALL) -o $@ $^ -lsqlite3
 tests-built: $(tests_bin) $(BUILD)/hubserver $(BUILD)/plant
 test: setup
-	@$(MAKE) --no-print-directory -j$(shell nproc) all tests-built
-	@tests/run.sh tests/check_layers.sh $(tests_bin) $(wildcard tests/e2e/*.sh)
+	@$(MAKE) --no-print-directory -j$(shell nproc) all tests-built cudaemu-built
+	@$(emu_env) tests/run.sh tests/check_layers.sh $(tests_bin) $(emu_run) $(wildcard tests/e2e/*.sh)
 
 demo: setup
 	@$(MAKE) --no-print-directory -j$(shell nproc) all

@@ -12,6 +12,7 @@ const void *cuda_upload_list(struct queue *head, const void *host, int64_t bytes
 	struct ring *r = &q->ring;
 	struct device *d = head->d;
 	int half = r->at >= RING_HALF;
+	size_t listed = (size_t)bytes;
 	bytes = round_up(bytes > 0 ? bytes : 1, 64);
 	if (bytes > RING_HALF) {
 		device_fail(d, "an argument list of %lld bytes", (long long)bytes);
@@ -27,9 +28,9 @@ const void *cuda_upload_list(struct queue *head, const void *host, int64_t bytes
 			return NULL;
 	}
 	char *from = r->host + r->at, *to = r->device + r->at;
-	memcpy(from, host, (size_t)bytes);
+	memcpy(from, host, listed);
 	r->at += bytes;
-	return cuda_check(d, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, q->stream), "upload") ? NULL : to;
+	return cuda_check(d, cudaMemcpyAsync(to, from, listed, cudaMemcpyHostToDevice, q->stream), "upload") ? NULL : to;
 }
 
 void *cuda_scratch(struct queue *head, enum scratch which, int64_t bytes)
