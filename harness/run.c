@@ -173,7 +173,8 @@ static int sweep_and_finish(struct sweep *s, const struct run_wish *w, char err[
 	int code = rc < 0 || sweep_failed(&s->sum) ? EXIT_CELLS_FAILED : EXIT_DONE;
 	if (rc == 1)
 		return fprintf(stderr, "stopped by signal %d; the same command continues\n", (int)signalled), EXIT_TRY_AGAIN;
-	return rc || w->finish(s, clock_ns() - start, w->user, err) ? EXIT_CELLS_FAILED : code;
+	/* the run has ended when the report is written: it says so */
+	return rc || store_run_end(s->store, s->run_id, code, err) || w->finish(s, clock_ns() - start, w->user, err) ? EXIT_CELLS_FAILED : code;
 }
 
 int run_plan(const struct run_wish *w)

@@ -46,7 +46,8 @@ static void put_whole(struct row *r, const char *name, int64_t number)
 static void put_times(struct row *r, const struct data *d, const struct cell *c)
 {
 	static const char *const part[N_PHASES] = {"prefill_ns", "score_ns", "select_ns", "compact_ns", "question_ns",
-		"first_token_ns", "ttft_ns", "second_ttft_ns", "decode_ns"};
+		"first_token_ns", "ttft_ns", "second_ttft_ns", "decode_ns", "second_pass_ns", "proxy_prefill_ns", "mapper_ns", "wait_ns",
+		"allocate_ns", "gather_ns"};
 	put_whole(r, "timed_repetitions", c->time[TTFT].n);
 	for (int p = 0; p < N_PHASES; p++)
 		put_number(r, part[p], c->time[p].median);

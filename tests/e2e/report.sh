@@ -34,6 +34,7 @@ host=$(hostname)
 "$K" report "$dir/a.db" --public -o "$dir/public.html" >/dev/null
 check "a public page tells neither host nor folder" bash -c '! grep -qF "$0" "$1" && ! grep -qwF "$2" "$1"' "$dir" "$dir/public.html" "$host"
 
+check "every column of the export has a name of its own" bash -c '[ -z "$("$0" export "$1/a.db" --format csv | head -1 | tr , "\n" | sort | uniq -d; "$0" export "$1/a.db" --format csv | head -1 | grep -o "(null)")" ]' "$K" "$dir"
 check "a table as csv" bash -c '"$0" export "$1/a.db" --table loss-0 | head -1 | grep -q "^method,loss_points_0.3,"' "$K" "$dir"
 check "a table as json" bash -c '"$0" export "$1/a.db" --table times --format json | grep -q "\"ttft_ns\":"' "$K" "$dir"
 check "a table as latex" bash -c '"$0" export "$1/a.db" --table accuracy-0 --format latex | grep -q "begin{tabular}"' "$K" "$dir"
