@@ -95,7 +95,6 @@ struct cpu_kernels {
 	int tile_rows;   /* of a packed tile of X */
 	bool bf16_alone; /* nothing in it for fp32 */
 	bool blocks;     /* operands are blocks [rows/32][columns/32][32][32] of bf16, padding of columns zero; else plain rows */
-	bool pairs;      /* X of a bf16 linear layer is packed as pairs of bf16 (vdpbf16ps), else as rounded fp32 */
 	/* One tile: rows <= tile_rows rows of x (leading dimension ld, k columns) into [k padded to even][rows], or the blocks of one
 	 * row of blocks. */
 	void (*pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t k, bool bf16);

@@ -26,35 +26,6 @@ static __device__ __forceinline__ void load_queries(bf16 *to, const struct atten
 	}
 }
 
-/* S of the warp's MT x 16 rows with the BN keys in shared memory. */
-template <int DP, int MT, int BN>
-static __device__ __forceinline__ void multiply_qk(float s[MT][BN / 8][4], const bf16 *qs, const bf16 *ks, int lane)
-{
-	const int LD = padded<DP>::LD;
-#pragma unroll
-	for (int m = 0; m < MT; m++)
-#pragma unroll
-		for (int n = 0; n < BN / 8; n++)
-			s[m][n][0] = s[m][n][1] = s[m][n][2] = s[m][n][3] = 0;
-#pragma unroll
-	for (int kk = 0; kk < DP; kk += 16) {
-		uint32_t a[MT][4];
-#pragma unroll
-		for (int m = 0; m < MT; m++)
-			ldmatrix4(a[m], &qs[(m * 16 + (lane & 15)) * LD + kk + (lane >> 4) * 8]);
-#pragma unroll
-		for (int n = 0; n < BN / 16; n++) {
-			uint32_t b[4];
-			ldmatrix4(b, &ks[(n * 16 + (lane >> 4) * 8 + (lane & 7)) * LD + kk + (lane >> 3 & 1) * 8]);
-#pragma unroll
-			for (int m = 0; m < MT; m++) {
-				mma_bf16(s[m][2 * n], a[m], b);
-				mma_bf16(s[m][2 * n + 1], a[m], b + 2);
-			}
-		}
-	}
-}
-
 /* O += P V. */
 template <int DP, int MT, int BN>
 static __device__ __forceinline__ void multiply_pv(float o[MT][DP / 8][4], float p[MT][BN / 8][4], const bf16 *vs, int lane)
@@ -163,7 +134,7 @@ static __global__ void __launch_bounds__(THREADS) attend(const struct attend_ite
 		bool works = wm < rows && t.pos < some && t.pos < t.end;
 		float s[MT][BN / 8][4];
 		if (works)
-			multiply_qk<DP, MT, BN>(s, qs + warp * MT * 16 * T::LD, ks, lane);
+			multiply_tiles<DP, MT, BN>(s, qs + warp * MT * 16 * T::LD, ks, lane);
 		copies_wait<0>();
 		__syncthreads(); /* V is there; nobody reads K any more */
 		struct key_tile next = t;

@@ -70,6 +70,35 @@ static __device__ __forceinline__ void load_tile(bf16 *to, const bf16 *base, con
 	}
 }
 
+/* Products of the warp's MT x 16 rows a with the BN rows b, both in shared memory: queries by keys, or keys by queries. */
+template <int DP, int MT, int BN>
+static __device__ __forceinline__ void multiply_tiles(float s[MT][BN / 8][4], const bf16 *as, const bf16 *bs, int lane)
+{
+	const int LD = padded<DP>::LD;
+#pragma unroll
+	for (int m = 0; m < MT; m++)
+#pragma unroll
+		for (int n = 0; n < BN / 8; n++)
+			s[m][n][0] = s[m][n][1] = s[m][n][2] = s[m][n][3] = 0;
+#pragma unroll
+	for (int kk = 0; kk < DP; kk += 16) {
+		uint32_t a[MT][4];
+#pragma unroll
+		for (int m = 0; m < MT; m++)
+			ldmatrix4(a[m], &as[(m * 16 + (lane & 15)) * LD + kk + (lane >> 4) * 8]);
+#pragma unroll
+		for (int n = 0; n < BN / 16; n++) {
+			uint32_t b[4];
+			ldmatrix4(b, &bs[(n * 16 + (lane >> 4) * 8 + (lane & 7)) * LD + kk + (lane >> 3 & 1) * 8]);
+#pragma unroll
+			for (int m = 0; m < MT; m++) {
+				mma_bf16(s[m][2 * n], a[m], b);
+				mma_bf16(s[m][2 * n + 1], a[m], b + 2);
+			}
+		}
+	}
+}
+
 static __device__ __forceinline__ void store_pair(void *out, bool is_bf16, int64_t at, float a, float b, int c, int d)
 {
 	if (is_bf16) {

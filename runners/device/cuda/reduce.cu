@@ -25,34 +25,6 @@ static __device__ __forceinline__ void load_step(bf16 *qs, float *ls, const stru
 	copies_commit();
 }
 
-template <int DP, int MT, int BQ>
-static __device__ __forceinline__ void multiply_kq(float s[MT][BQ / 8][4], const bf16 *ks, const bf16 *qs, int lane)
-{
-	const int LD = padded<DP>::LD;
-#pragma unroll
-	for (int m = 0; m < MT; m++)
-#pragma unroll
-		for (int n = 0; n < BQ / 8; n++)
-			s[m][n][0] = s[m][n][1] = s[m][n][2] = s[m][n][3] = 0;
-#pragma unroll
-	for (int kk = 0; kk < DP; kk += 16) {
-		uint32_t a[MT][4];
-#pragma unroll
-		for (int m = 0; m < MT; m++)
-			ldmatrix4(a[m], &ks[(m * 16 + (lane & 15)) * LD + kk + (lane >> 4) * 8]);
-#pragma unroll
-		for (int n = 0; n < BQ / 16; n++) {
-			uint32_t b[4];
-			ldmatrix4(b, &qs[(n * 16 + (lane >> 4) * 8 + (lane & 7)) * LD + kk + (lane >> 3 & 1) * 8]);
-#pragma unroll
-			for (int m = 0; m < MT; m++) {
-				mma_bf16(s[m][2 * n], a[m], b);
-				mma_bf16(s[m][2 * n + 1], a[m], b + 2);
-			}
-		}
-	}
-}
-
 /* GROUP: enum attn_group, counted as above; PER_QUERY: the largest over the group is taken for each query before the sum over queries. */
 template <int DP, int MT, int BQ, bool PER_QUERY>
 static __global__ void __launch_bounds__(THREADS) reduce(struct reduce_job j)
@@ -90,7 +62,7 @@ static __global__ void __launch_bounds__(THREADS) reduce(struct reduce_job j)
 			copies_wait<1>();
 			__syncthreads(); /* this stage (at first K too) is there */
 			if (mine < j.cols) {
-				multiply_kq<DP, MT, BQ>(s, ks + warp * MT * 16 * T::LD, qs + stage * BQ * T::LD, lane);
+				multiply_tiles<DP, MT, BQ>(s, ks + warp * MT * 16 * T::LD, qs + stage * BQ * T::LD, lane);
 #pragma unroll
 				for (int m = 0; m < MT; m++)
 #pragma unroll

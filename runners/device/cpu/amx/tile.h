@@ -11,7 +11,7 @@
 #include "runners/device/cpu/kernels/simd.h"
 
 enum {
-	BLOCK = 32,                /* rows and columns of a block */
+	BLOCK = OPERAND_BLOCK,     /* rows and columns of a block */
 	BLOCK_VALUES = 32 * 32,    /* bf16 of a left operand, or fp32 of four tiles of sums */
 	TILE_VALUES = 16 * 16,     /* fp32 of one tile of sums */
 	W_STRIDE = PANEL * 4,      /* bytes from one pair of k to the next in packed W */
