@@ -40,10 +40,14 @@ include runners/device/cuda/cuda.mk
 ISAS := avx2 avx512 avx512bf16 amx
 flags_avx2 := -mavx2 -mfma -mf16c
 flags_avx512 := $(flags_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
-flags_avx512bf16 := $(flags_avx512) -mavx512bf16
-flags_amx := $(flags_avx512bf16) -mavx512vbmi -mamx-tile -mamx-bf16
-kernels := $(wildcard runners/device/cpu/kernels/*.c)
-kernels_of = $(if $(filter amx,$(1)),$(wildcard runners/device/cpu/amx/*.c),$(kernels))
+flags_avx512bf16 := $(flags_avx512) -mavx512bf16 -mavx512vbmi
+flags_amx := $(flags_avx512bf16) -mamx-tile -mamx-bf16
+# Products of bf16 have kernels of their own: all but the linear layers is the same source for both units.
+blocks := $(addprefix runners/device/cpu/blocks/,attention.c pack.c reduce.c table.c)
+kernels_avx2 := $(wildcard runners/device/cpu/kernels/*.c)
+kernels_avx512 := $(kernels_avx2)
+kernels_avx512bf16 := $(blocks) runners/device/cpu/blocks/linear_dot.c
+kernels_amx := $(blocks) runners/device/cpu/blocks/linear_amx.c
 # LKV's few vector loops, likewise; `plain` has no flags of a set. Multiplications and additions may fuse here.
 lkv_kernels := $(foreach i,plain avx2 avx512 amx,$(BUILD)/runners/lkv/kernels/dense.$(i).o)
 $(lkv_kernels): $(BUILD)/runners/lkv/kernels/dense.%.o: runners/lkv/kernels/dense.c
@@ -72,7 +76,7 @@ $(foreach r,f32 f64,$(eval $(call mapper_rule,$(r)))$(foreach i,plain avx2 avx51
 
 archive = $(BUILD)/lib/$(subst /,_,$(1)).a
 objects = $(patsubst %.c,$(BUILD)/%.o,$(src_$(1)))
-objs_kernels := $(foreach i,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(i).o,$(call kernels_of,$(i))))
+objs_kernels := $(foreach i,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(i).o,$(kernels_$(i))))
 archives := $(foreach m,$(MODULES),$(call archive,$(m)))
 
 help:

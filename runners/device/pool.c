@@ -22,6 +22,10 @@ struct pool {
 	_Atomic(pool_fn) fn;
 	_Atomic(void *) arg;
 	_Atomic int used; /* threads that take part */
+	/* Who may have to be woken. Each is set before its owner looks for work (or for the end) a last time, and read after work (or
+	 * the end) was made known: so either the owner sees it or the other side sees the owner. */
+	_Atomic int sleepers;
+	_Atomic bool caller_waits;
 	_Alignas(64) pthread_mutex_t lock;
 	pthread_cond_t wake, finished;
 	bool stop; /* under lock */
@@ -51,7 +55,7 @@ static void work(struct pool *p, int thread)
 		if (!atomic_compare_exchange_weak(&p->ticket, &t, t + 1))
 			continue;
 		fn(arg, base + item, thread);
-		if (atomic_fetch_add(&p->done, 1) + 1 == n) {
+		if (atomic_fetch_add(&p->done, 1) + 1 == n && atomic_load(&p->caller_waits)) {
 			pthread_mutex_lock(&p->lock);
 			pthread_cond_signal(&p->finished);
 			pthread_mutex_unlock(&p->lock);
@@ -64,6 +68,19 @@ static bool has_work(struct pool *p, int thread)
 	return thread < atomic_load(&p->used) && (int64_t)(uint32_t)atomic_load(&p->ticket) < atomic_load(&p->n);
 }
 
+/* false: the pool is being freed. */
+static bool sleep_until_work(struct pool *p, int thread)
+{
+	pthread_mutex_lock(&p->lock);
+	atomic_fetch_add(&p->sleepers, 1);
+	while (!p->stop && !has_work(p, thread))
+		pthread_cond_wait(&p->wake, &p->lock);
+	atomic_fetch_sub(&p->sleepers, 1);
+	bool stop = p->stop;
+	pthread_mutex_unlock(&p->lock);
+	return !stop;
+}
+
 static void *thread_main(void *arg)
 {
 	struct start s = *(struct start *)arg;
@@ -72,12 +89,7 @@ static void *thread_main(void *arg)
 	for (;;) {
 		for (int i = 0; i < SPINS && !has_work(p, s.thread); i++)
 			pause_briefly();
-		pthread_mutex_lock(&p->lock);
-		while (!p->stop && !has_work(p, s.thread))
-			pthread_cond_wait(&p->wake, &p->lock);
-		bool stop = p->stop;
-		pthread_mutex_unlock(&p->lock);
-		if (stop)
+		if (!has_work(p, s.thread) && !sleep_until_work(p, s.thread))
 			return NULL;
 		work(p, s.thread);
 	}
@@ -146,17 +158,21 @@ static void run_piece(struct pool *p, int64_t base, int64_t n, pool_fn fn, void 
 	atomic_store(&p->base, base);
 	atomic_store(&p->done, 0);
 	atomic_store(&p->n, n);
-	pthread_mutex_lock(&p->lock);
 	atomic_store(&p->ticket, (job + 1) << 32);
-	pthread_cond_broadcast(&p->wake);
-	pthread_mutex_unlock(&p->lock);
+	if (atomic_load(&p->sleepers)) {
+		pthread_mutex_lock(&p->lock);
+		pthread_cond_broadcast(&p->wake);
+		pthread_mutex_unlock(&p->lock);
+	}
 	work(p, 0);
 	for (int i = 0; i < SPINS && atomic_load(&p->done) < n; i++)
 		pause_briefly();
 	if (atomic_load(&p->done) < n) {
 		pthread_mutex_lock(&p->lock);
+		atomic_store(&p->caller_waits, true);
 		while (atomic_load(&p->done) < n)
 			pthread_cond_wait(&p->finished, &p->lock);
+		atomic_store(&p->caller_waits, false);
 		pthread_mutex_unlock(&p->lock);
 	}
 }

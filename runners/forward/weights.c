@@ -76,6 +76,7 @@ static int matrix_load(struct weight **out, struct device *d, struct stack s, ch
 {
 	int64_t cols = 0, rows = stack_rows(&s, &cols);
 	*out = weight_new(d, rows, cols, s.turn ? turns_read : stack_read, &s, err);
+	model_unread(s.model); /* or the file would stand in memory beside the weights */
 	return *out ? 0 : -1;
 }
 

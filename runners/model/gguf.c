@@ -294,6 +294,11 @@ int gguf_open_memory(struct gguf **out, const char *name, const void *data, size
 	return parse(out, g, err);
 }
 
+void gguf_unread(const struct gguf *g)
+{
+	map_unread(&g->map);
+}
+
 void gguf_close(struct gguf *g)
 {
 	if (!g)

@@ -22,6 +22,7 @@ struct gguf_tensor {
 struct gguf;
 int gguf_open(struct gguf **out, const char *path, char err[ERR_LEN]);
 int gguf_open_memory(struct gguf **out, const char *name, const void *data, size_t len, char err[ERR_LEN]); /* tests, fuzzing */
+void gguf_unread(const struct gguf *g); /* map_unread */
 void gguf_close(struct gguf *g);
 const char *gguf_name(const struct gguf *g);  /* the path, for messages */
 size_t gguf_bytes(const struct gguf *g);      /* of the whole file */

@@ -40,6 +40,12 @@ void map_memory(struct mapped *m, const char *name, const void *data, size_t len
 	*m = (struct mapped){text_copy(name), data, len, false};
 }
 
+void map_unread(const struct mapped *m)
+{
+	if (m->owned)
+		madvise((void *)m->data, m->len, MADV_DONTNEED); /* a private mapping nobody writes: the file's pages */
+}
+
 void map_close(struct mapped *m)
 {
 	if (m->owned)

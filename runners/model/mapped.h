@@ -15,6 +15,8 @@ struct mapped {
 int map_file(struct mapped *m, const char *path, char err[ERR_LEN]);
 /* The same over the caller's memory, which must outlive m. */
 void map_memory(struct mapped *m, const char *name, const void *data, size_t len);
+/* Gives the pages read so far back to the system; they are read again when needed. Nothing for the caller's memory. */
+void map_unread(const struct mapped *m);
 void map_close(struct mapped *m); /* zeroed is fine */
 
 #endif

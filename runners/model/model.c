@@ -407,6 +407,14 @@ void model_close(struct model *m)
 	free(m);
 }
 
+void model_unread(const struct model *m)
+{
+	for (size_t i = 0; i < m->n_shards; i++)
+		st_unread(m->shards[i].file);
+	if (m->gguf)
+		gguf_unread(m->gguf);
+}
+
 /* ---- What is asked of an open model ---- */
 
 const struct model_config *model_config(const struct model *m)
@@ -487,6 +495,7 @@ const char *model_sha256(struct model *m)
 		if (w->data)
 			sha256_add(s, w->data, tensor_type_bytes(w->type, w->rows * w->cols));
 		free(head);
+		model_unread(m);
 	}
 	sha256_end(s, m->sha);
 	return m->sha;

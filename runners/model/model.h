@@ -72,6 +72,9 @@ int64_t model_file_bytes(const struct model *m);
  * its config and seed (first call reads every tensor; cached in the struct). */
 const char *model_sha256(struct model *m);
 
+/* Gives back the memory of what was read of the files so far; it is read again when needed. */
+void model_unread(const struct model *m);
+
 /* Rows of a tensor as fp32, row-major, exactly what the file holds (bf16/f16 widened, quants dequantised; GGUF's permuted
  * Q/K rows of llama-arch files put back to the half-split order of Hugging Face). rows [row0, row0+n) into out[n][cols].
  * A vector has 1 row. NaN or Inf in the data is an error that names file, tensor and index. Thread-safe. */

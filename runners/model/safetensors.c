@@ -176,6 +176,11 @@ int st_open_memory(struct st_file **out, const char *name, const void *data, siz
 	return parse(out, f, err);
 }
 
+void st_unread(const struct st_file *f)
+{
+	map_unread(&f->map);
+}
+
 void st_close(struct st_file *f)
 {
 	if (!f)

@@ -24,6 +24,7 @@ struct st_file;
 int st_open(struct st_file **out, const char *path, char err[ERR_LEN]);
 /* The same over a block of memory the caller keeps (tests, fuzzing). `name` is used in messages. */
 int st_open_memory(struct st_file **out, const char *name, const void *data, size_t len, char err[ERR_LEN]);
+void st_unread(const struct st_file *f); /* map_unread */
 void st_close(struct st_file *f);
 size_t st_count(const struct st_file *f);
 size_t st_bytes(const struct st_file *f); /* of the whole file */

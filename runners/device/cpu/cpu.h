@@ -93,11 +93,14 @@ struct reduce_item {
 struct cpu_kernels {
 	const char *name;
 	int tile_rows;   /* of a packed tile of X */
-	bool bf16_alone; /* nothing in it for fp32 */
-	bool blocks;     /* operands are blocks [rows/32][columns/32][32][32] of bf16, padding of columns zero; else plain rows */
+	/* The instruction its products are made of: bf16 alone, operands are blocks [rows/32][columns/32][32][32] of bf16, padding of
+	 * columns zero. NULL = fp32 FMA, bf16 is widened, operands are plain rows. */
+	const char *dot;
 	/* One tile: rows <= tile_rows rows of x (leading dimension ld, k columns) into [k padded to even][rows], or the blocks of one
 	 * row of blocks. */
 	void (*pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t k, bool bf16);
+	/* A panel of W: src [n][k], n <= PANEL, to bf16 pairs; k padded to OPERAND_BLOCK. NULL = plain C (weight.c). */
+	void (*pack_panel)(void *dst, const float *src, int64_t n, int64_t k);
 	/* What fits an item's caches: the most rows and panels; and the least panels worth an item of their own. */
 	void (*linear_limits)(int64_t k, int64_t *rows, int64_t *least, int64_t *most);
 	void (*linear)(const struct linear_item *a, void *scratch);
@@ -113,7 +116,7 @@ struct cpu_kernels {
 	void (*rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps); /* out may be x */
 	void (*rope)(float *x, const float *cos, const float *sin, int d);                 /* one head, in place */
 	double (*peak_fma)(int64_t n);            /* runs n rounds on registers; FLOPs of it */
-	double (*peak_dot)(int64_t n);            /* the same by vdpbf16ps or tdpbf16ps; NULL = not there */
+	double (*peak_dot)(int64_t n);            /* the same by `dot` */
 	float (*read)(const float *x, int64_t n); /* reads all of x, n a multiple of 256 */
 };
 extern const struct cpu_kernels kernels_reference, kernels_avx2, kernels_avx512, kernels_avx512bf16, kernels_amx;
@@ -143,7 +146,7 @@ static inline const struct cpu_weight *cpu_weight(const struct weight *w)
 /* Operands as blocks: their number side by side, and row r of the first one of its row of blocks (the next is 32 x 32 further). */
 static inline bool cpu_has_blocks(const struct device *d)
 {
-	return d->bf16 && ((const struct cpu_device *)d)->kernels->blocks;
+	return ((const struct cpu_device *)d)->kernels->dot;
 }
 static inline int64_t operand_blocks(const struct tensor *t)
 {

@@ -65,7 +65,7 @@ static void choose_blocks(struct linear_job *j)
 	j->row_blocks = parts(j->rows, rows);
 	j->block_rows = round_up(parts(j->rows, j->row_blocks), j->d->kernels->tile_rows);
 	j->row_blocks = parts(j->rows, j->block_rows);
-	int64_t share = panels * j->row_blocks / (4 * threads);
+	int64_t share = panels * j->row_blocks / ((j->rows <= FEW_ROWS ? 1 : 4) * threads);
 	share = share < least ? least : share > most ? most : share;
 	j->block_panels = parts(panels, parts(panels, share));
 }

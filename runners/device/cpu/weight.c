@@ -24,6 +24,25 @@ struct pack_job {
 	char *err;
 };
 
+static void panel_write(const struct cpu_weight *w, char *dst, const float *src, int64_t n)
+{
+	int64_t cols = w->head.k;
+	if (n < PANEL || cols < w->k_pad)
+		memset(dst, 0, (size_t)w->panel_bytes);
+	if (w->head.d->bf16) {
+		uint16_t *p = (uint16_t *)dst;
+		for (int64_t k0 = 0; k0 < cols; k0 += 16) /* a line of each row at a time */
+			for (int64_t c = 0; c < n; c++)
+				for (int64_t k = k0; k < k0 + 16 && k < cols; k++)
+					p[(k / 2 * PANEL + c) * 2 + k % 2] = bf16_from(src[c * cols + k]);
+	} else {
+		float *p = (float *)dst;
+		for (int64_t k = 0; k < cols; k++)
+			for (int64_t c = 0; c < n; c++)
+				p[k * PANEL + c] = src[c * cols + k];
+	}
+}
+
 static void pack_panel(void *arg, int64_t panel, int thread)
 {
 	struct pack_job *j = arg;
@@ -45,20 +64,11 @@ static void pack_panel(void *arg, int64_t panel, int thread)
 		return;
 	}
 	char *dst = (char *)w->w + panel * w->panel_bytes;
-	if (n < PANEL || cols < w->k_pad)
-		memset(dst, 0, (size_t)w->panel_bytes);
-	if (w->head.d->bf16) {
-		uint16_t *p = (uint16_t *)dst;
-		for (int64_t k0 = 0; k0 < cols; k0 += 16) /* a line of each row at a time */
-			for (int64_t c = 0; c < n; c++)
-				for (int64_t k = k0; k < k0 + 16 && k < cols; k++)
-					p[(k / 2 * PANEL + c) * 2 + k % 2] = bf16_from(src[c * cols + k]);
-	} else {
-		float *p = (float *)dst;
-		for (int64_t k = 0; k < cols; k++)
-			for (int64_t c = 0; c < n; c++)
-				p[k * PANEL + c] = src[c * cols + k];
-	}
+	void (*pack)(void *, const float *, int64_t, int64_t) = cpu_device(w->head.d)->kernels->pack_panel;
+	if (pack)
+		pack(dst, src, n, cols);
+	else
+		panel_write(w, dst, src, n);
 }
 
 struct weight *cpu_weight_new(struct device *d, int64_t n, int64_t k, weight_rows_fn rows, void *user, char err[ERR_LEN])

@@ -16,7 +16,7 @@
 #include <string.h>
 
 static const char *const FAST[] = {"avx2", "avx512", "avx512bf16", "amx"};
-enum { N_FAST = 4, AMX = 3 }; /* AMX rounds the probabilities of attention to bf16 and works on bf16 alone */
+enum { N_FAST = 4, PRODUCTS = 2 }; /* from here on products of bf16: probabilities of attention are rounded to it, nothing for fp32 */
 static const char *const PRECISIONS[] = {"fp32", "bf16"};
 
 /* Sanitizers cost 10 to 30 times: every n-th case is enough for them. */

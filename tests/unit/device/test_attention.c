@@ -217,7 +217,7 @@ static void test_paths_agree(void **state)
 	for (int p = 0; p < 2; p++) {
 		struct device *ref = open_device("reference", PRECISIONS[p], 2), *fast[N_FAST];
 		open_fast(fast, PRECISIONS[p]);
-		double out = 0, lse = 0, amx_out = 0, amx_lse = 0;
+		double out = 0, lse = 0, bf16_out = 0, bf16_lse = 0;
 		for (int i = 0; i < N_ONE; i++)
 			for (int j = i % every(5); j < 8; j += every(5)) {
 				struct setup s = {HEADS[j][0], HEADS[j][1], DIMS[(i + j) % 7], ONE[i], 1};
@@ -228,7 +228,7 @@ static void test_paths_agree(void **state)
 					if (!fast[f])
 						continue;
 					struct result got = run(fast[f], &s, FEED_BATCH, false);
-					double *o = f == AMX ? &amx_out : &out, *l = f == AMX ? &amx_lse : &lse;
+					double *o = f >= PRODUCTS ? &bf16_out : &out, *l = f >= PRODUCTS ? &bf16_lse : &lse;
 					*o = fmax(*o, difference(got.out, want.out, got.rows * s.heads * s.d));
 					*l = fmax(*l, difference(got.lse, want.lse, got.rows * s.heads));
 					free_result(&got);
@@ -237,10 +237,10 @@ static void test_paths_agree(void **state)
 			}
 		close_fast(fast);
 		device_close(ref);
-		print_message("largest difference from the reference, %s: out %.2g lse %.2g, amx %.2g %.2g\n", PRECISIONS[p], out, lse,
-			amx_out, amx_lse);
+		print_message("largest difference from the reference, %s: out %.2g lse %.2g, bf16 products %.2g %.2g\n", PRECISIONS[p], out, lse,
+			bf16_out, bf16_lse);
 		assert_true(out < 5e-6 && lse < 2e-6);           /* observed 1e-6, 3e-7 */
-		assert_true(amx_out < 8e-3 && amx_lse < 5e-3); /* observed 4e-3, 2e-3; each p is off by at most 0.66 % */
+		assert_true(bf16_out < 8e-3 && bf16_lse < 5e-3); /* observed 4e-3, 2e-3; each p is off by at most 0.66 % */
 	}
 }
 
@@ -351,7 +351,7 @@ enum { N_KEYS = sizeof KEYS / sizeof *KEYS };
 static void test_key_sets(void **state)
 {
 	(void)state;
-	double out = 0, lse = 0, amx_out = 0, amx_lse = 0;
+	double out = 0, lse = 0, bf16_out = 0, bf16_lse = 0;
 	for (int p = 0; p < 2; p++) {
 		struct device *ref = open_device("reference", PRECISIONS[p], 2), *fast[N_FAST];
 		open_fast(fast, PRECISIONS[p]);
@@ -374,7 +374,7 @@ static void test_key_sets(void **state)
 						continue;
 					struct result got =
 						run_keys(fast[f], &KEYS[k], heads, kv_heads, dim, reduce, group, 1 << 20);
-					double *o = f == AMX ? &amx_out : &out, *l = f == AMX ? &amx_lse : &lse;
+					double *o = f >= PRODUCTS ? &bf16_out : &out, *l = f >= PRODUCTS ? &bf16_lse : &lse;
 					*o = fmax(*o, difference(got.out, want.out, n));
 					*l = fmax(*l, difference(got.lse, want.lse, KEYS[k].rows * heads));
 					free_result(&got);
@@ -384,9 +384,9 @@ static void test_key_sets(void **state)
 		close_fast(fast);
 		device_close(ref);
 	}
-	print_message("largest difference of reduced probabilities %.2g, lse %.2g, amx %.2g %.2g\n", out, lse, amx_out, amx_lse);
+	print_message("largest difference of reduced probabilities %.2g, lse %.2g, bf16 products %.2g %.2g\n", out, lse, bf16_out, bf16_lse);
 	assert_true(out < 2e-6 && lse < 2e-6); /* observed 4e-7, 4e-7 */
-	assert_true(amx_out < 2e-3 && amx_lse < 5e-3); /* p itself is exact; its row's log-sum-exp is attention's */
+	assert_true(bf16_out < 2e-3 && bf16_lse < 5e-3); /* p itself is exact; its row's log-sum-exp is attention's */
 }
 
 static void test_reduce_bits(void **state)
@@ -423,7 +423,7 @@ static void test_probabilities_are_attentions(void **state)
 {
 	(void)state;
 	enum { D = 64, N = 64, G = 3 };
-	float worst = 0, amx_worst = 0;
+	float worst = 0, bf16_worst = 0;
 	for (int f = -1; f < N_FAST; f++)
 		for (int p = 0; p < 2; p++) {
 			struct device *d = open_device(f < 0 ? "reference" : FAST[f], PRECISIONS[p], 2);
@@ -458,7 +458,7 @@ static void test_probabilities_are_attentions(void **state)
 				for (int h = 0; h < G; h++)
 					for (int c = 0; c < N; c++)
 					{
-						float *w = f == AMX ? &amx_worst : &worst;
+						float *w = f >= PRODUCTS ? &bf16_worst : &worst;
 						*w = fmaxf(*w, fabsf(got[h * N + c] - o[(r * G + h) * D + c]));
 					}
 				free(got);
@@ -469,9 +469,9 @@ static void test_probabilities_are_attentions(void **state)
 			queue_free(q);
 			device_close(d);
 		}
-	print_message("largest difference from attention's own probabilities %.2g, amx %.2g\n", (double)worst, (double)amx_worst);
+	print_message("largest difference from attention's own probabilities %.2g, bf16 products %.2g\n", (double)worst, (double)bf16_worst);
 	assert_true(worst < 1e-6f); /* observed 4e-7 */
-	assert_true(amx_worst < 4e-3f); /* there p is rounded to bf16 */
+	assert_true(bf16_worst < 4e-3f); /* there p is rounded to bf16 */
 }
 
 /* Row i of `rows` sees the first n - rows + i + 1 keys of the last range; the first rows may see none. */
@@ -479,7 +479,7 @@ static void test_bottom_right_causal(void **state)
 {
 	(void)state;
 	for (int f = -1; f < N_FAST; f++) {
-		struct device *d = open_device(f < 0 ? "reference" : FAST[f], f == AMX ? "bf16" : "fp32", 1);
+		struct device *d = open_device(f < 0 ? "reference" : FAST[f], f >= PRODUCTS ? "bf16" : "fp32", 1);
 		if (!d)
 			continue;
 		struct keys_case c = {1, 0, {3}, 5, 0, 3, true};
@@ -488,7 +488,7 @@ static void test_bottom_right_causal(void **state)
 		double sum = 0;
 		for (int i = 2; i < 5; i++)
 			sum += r.out[i];
-		assert_true(fabs(sum - 3) < (f == AMX ? 1e-2 : 1e-5)); /* rows 2, 3, 4 see 1, 2, 3 keys: three whole distributions */
+		assert_true(fabs(sum - 3) < (f >= PRODUCTS ? 1e-2 : 1e-5)); /* rows 2, 3, 4 see 1, 2, 3 keys: three whole distributions */
 		assert_true(r.out[2] > r.out[4] && r.out[0] == 0 && r.out[1] == 0 && r.out[5] == 0);
 		free_result(&r);
 		device_close(d);
@@ -499,7 +499,7 @@ static void test_not_a_number_comes_through(void **state)
 {
 	(void)state;
 	for (int f = -1; f < N_FAST; f++) {
-		struct device *d = open_device(f < 0 ? "reference" : FAST[f], f == AMX ? "bf16" : "fp32", 1);
+		struct device *d = open_device(f < 0 ? "reference" : FAST[f], f >= PRODUCTS ? "bf16" : "fp32", 1);
 		if (!d)
 			continue;
 		struct queue *q = queue_new(d);

@@ -1,31 +1,17 @@
 /* linear.c: one block of y = x W^T: rows of packed X against panels of packed W.
  *
- * Three forms of the same sum, chosen by what W is and how many rows there are:
+ * Two forms of the same sum, chosen by what W is and how many rows there are:
  * - fp32 W: FMA from the panel.
  * - bf16 W: FMA after widening; many rows: a K block of the panel is widened once into scratch (L1) and used by all row tiles;
  * few rows (decoding): widened in registers while W streams from memory. Both do the same FMAs in the same order.
- * - bf16 pairs (avx512bf16): vdpbf16ps straight from the panel.
  * Partial sums between K blocks are kept in scratch in fp32: storing and loading them changes no bit. */
 #include "runners/device/cpu/kernels/simd.h"
 
 enum { PREFETCH = 2048 }; /* bytes ahead, into L2, while W streams */
 
-#ifdef __AVX512BF16__
-enum { PAIRS = 1 };
-#else
-enum { PAIRS = 0 };
-#endif
-
 void ISA(pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t k, bool bf16)
 {
 	int64_t k_pad = round_up(k, 2);
-	if (PAIRS && bf16) {
-		uint16_t *p = dst;
-		for (int64_t r = 0; r < rows; r++)
-			for (int64_t i = 0; i < k_pad; i++)
-				p[(i / 2 * rows + r) * 2 + i % 2] = i < k ? bf16_from(x[r * ld + i]) : 0;
-		return;
-	}
 	float *p = dst;
 	for (int64_t r = 0; r < rows; r++) {
 		const float *row = x + r * ld;
@@ -70,37 +56,6 @@ INLINE void tile_wide(int rows, const float *a, const uint32_t *b, int64_t k, fl
 	}
 }
 
-#ifdef __AVX512BF16__
-/* a: packed pairs [pair][rows]. */
-INLINE void tile_pairs(int rows, const uint32_t *a, const uint32_t *b, int64_t k, float *c, bool more)
-{
-	__m512 s0[TILE_ROWS], s1[TILE_ROWS];
-#pragma GCC unroll 12
-	for (int i = 0; i < rows; i++) {
-		s0[i] = more ? (__m512)vf_load(c + i * PANEL) : _mm512_setzero_ps();
-		s1[i] = more ? (__m512)vf_load(c + i * PANEL + VL) : _mm512_setzero_ps();
-	}
-	for (int64_t p = 0; p < k; p += 2) {
-		__m512bh w0 = (__m512bh)_mm512_loadu_si512(b), w1 = (__m512bh)_mm512_loadu_si512(b + VL);
-		_mm_prefetch((const char *)b + PREFETCH, _MM_HINT_T1);
-		_mm_prefetch((const char *)b + PREFETCH + 64, _MM_HINT_T1);
-#pragma GCC unroll 12
-		for (int i = 0; i < rows; i++) {
-			__m512bh x = (__m512bh)_mm512_set1_epi32((int)a[i]);
-			s0[i] = _mm512_dpbf16_ps(s0[i], w0, x);
-			s1[i] = _mm512_dpbf16_ps(s1[i], w1, x);
-		}
-		a += rows;
-		b += PANEL;
-	}
-#pragma GCC unroll 12
-	for (int i = 0; i < rows; i++) {
-		vf_store(c + i * PANEL, (vf)s0[i]);
-		vf_store(c + i * PANEL + VL, (vf)s1[i]);
-	}
-}
-#endif
-
 /* [kc/2][32][2] bf16 to [kc][32] fp32 */
 static void widen_panel(float *dst, const uint32_t *src, int64_t kc)
 {
@@ -117,13 +72,6 @@ static void tile_of_panel(const struct linear_item *a, int64_t row, int64_t rows
 	int64_t k0, int64_t kc, float *c)
 {
 	const float *x = (const float *)a->x + row * a->k + k0 * rows; /* tiles before this one hold row * k values */
-#ifdef __AVX512BF16__
-	if (a->bf16) {
-		const uint32_t *pairs = (const uint32_t *)a->x + row * a->k + k0 / 2 * rows;
-		FOR_ROWS(rows, tile_pairs(ROWS, pairs, (const uint32_t *)panel + k0 / 2 * PANEL, kc, c, k0 > 0));
-		return;
-	}
-#endif
 	for (int j = 0; j < PANEL; j += TILE_COLS) {
 		if (a->bf16 && !wide) {
 			const uint32_t *b = (const uint32_t *)panel + j;
@@ -189,7 +137,7 @@ void ISA(linear)(const struct linear_item *a, void *scratch)
 		int64_t kc = a->k - k0 < block ? a->k - k0 : block;
 		for (int64_t p = 0; p < panels; p++) {
 			const char *panel = a->w + p * a->panel_bytes;
-			bool widen = a->bf16 && !PAIRS && !few;
+			bool widen = a->bf16 && !few;
 			if (widen)
 				widen_panel(wide, (const uint32_t *)panel + k0 / 2 * PANEL, kc);
 			for (int64_t r = 0; r < a->rows; r += TILE_ROWS) {

@@ -19,25 +19,6 @@ double ISA(peak_fma)(int64_t n)
 	return 2.0 * VL * CHAINS * (double)n;
 }
 
-#ifdef __AVX512BF16__
-double ISA(peak_dot)(int64_t n)
-{
-	__m512 s[CHAINS];
-	__m512bh a = (__m512bh)_mm512_set1_epi32(0x3f003f00), b = (__m512bh)_mm512_set1_epi32(0x3e803e80);
-#pragma GCC unroll 12
-	for (int i = 0; i < CHAINS; i++)
-		s[i] = _mm512_setzero_ps();
-	for (int64_t r = 0; r < n; r++) {
-#pragma GCC unroll 12
-		for (int i = 0; i < CHAINS; i++) {
-			s[i] = _mm512_dpbf16_ps(s[i], a, b);
-			__asm__ volatile("" : "+v"(s[i]));
-		}
-	}
-	return 4.0 * VL * CHAINS * (double)n;
-}
-#endif
-
 /* One stream, prefetched 2 KB ahead into L2: the fastest form measured on all machines so far. */
 float ISA(read_all)(const float *x, int64_t n)
 {

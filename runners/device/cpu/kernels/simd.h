@@ -253,7 +253,6 @@ void ISA(reduce)(const struct reduce_item *a, void *scratch);
 void ISA(rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps);
 void ISA(rope)(float *x, const float *cos, const float *sin, int d);
 double ISA(peak_fma)(int64_t n);
-double ISA(peak_dot)(int64_t n);
 float ISA(read_all)(const float *x, int64_t n);
 
 #endif

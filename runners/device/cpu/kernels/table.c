@@ -4,9 +4,6 @@
 const struct cpu_kernels ISA(kernels) = {
 	.name = ISA_STRING(KVB_ISA),
 	.tile_rows = TILE_ROWS,
-#ifdef __AVX512BF16__
-	.peak_dot = ISA(peak_dot),
-#endif
 	.pack_rows = ISA(pack_rows),
 	.linear_limits = ISA(linear_limits),
 	.linear = ISA(linear),

@@ -3,7 +3,7 @@
  * Many rows: the panel's K block stays in L1 while the rows, in L2, stream past it; a finished block is written (bias, residual,
  * SwiGLU) four rows at a time between the products of the next one, because the vector units are idle there.
  * Few rows (decoding): W streams from memory once, prefetched. Both add in the same order (tile.h). */
-#include "runners/device/cpu/amx/tile.h"
+#include "runners/device/cpu/blocks/unit.h"
 
 enum {
 	DEPTH_L1 = 640,   /* k of a panel in L1: 40 KB */

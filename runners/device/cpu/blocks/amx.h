@@ -1,22 +1,13 @@
-/* tile.h: AMX tiles as this program uses them: eight tiles of 16 rows x 64 bytes, 0-3 sums, 4-5 left operand, 6-7 right.
+/* amx.h: AMX as the unit of products: eight tiles of 16 rows x 64 bytes, 0-3 sums, 4-5 left operand, 6-7 right.
  *
  * tdpbf16ps adds to each fp32 sum the products of 16 pairs of bf16: even and odd elements of the pairs in a sum each, ascending,
- * then both together. The order of a sum over k is therefore the same for any blocking whose blocks start at multiples of 32.
- *
- * Left operands are blocks of 32 rows x 32 columns, row-major, 2 KB: two tiles above each other. Right operands are tiles of
- * [16 pairs of k][16 columns][2]; packed W has two of them side by side, so a row of a tile is 128 bytes from the next. */
-#ifndef KVB_AMX_TILE_H
-#define KVB_AMX_TILE_H
+ * then both together. The order of a sum over k is therefore the same for any blocking whose blocks start at multiples of 32. */
+#ifndef KVB_BLOCKS_AMX_H
+#define KVB_BLOCKS_AMX_H
 
-#include "runners/device/cpu/kernels/simd.h"
+#include "runners/device/cpu/blocks/block.h"
 
-enum {
-	BLOCK = OPERAND_BLOCK,     /* rows and columns of a block */
-	BLOCK_VALUES = 32 * 32,    /* bf16 of a left operand, or fp32 of four tiles of sums */
-	TILE_VALUES = 16 * 16,     /* fp32 of one tile of sums */
-	W_STRIDE = PANEL * 4,      /* bytes from one pair of k to the next in packed W */
-	STEP_BYTES = 2048          /* of either operand for 32 k */
-};
+enum { KEYS = 64 };
 
 /* Tiles 0, 1, 4 have `rows` rows, all others 16. The configuration belongs to the thread: every kernel loads it and releases it. */
 INLINE void tiles_configure(int rows)
@@ -34,14 +25,13 @@ INLINE void tiles_configure(int rows)
 	_tile_loadconfig(&c);
 }
 
-INLINE __m256i bf16_of(vf x)
+INLINE void unit_begin(void)
 {
-	return (__m256i)_mm512_cvtneps_pbh((__m512)x);
+	tiles_configure(16);
 }
-/* 32 values to bf16 */
-INLINE __m512i bf16_pair(vf low, vf high)
+INLINE void unit_end(void)
 {
-	return (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+	_tile_release();
 }
 
 /* Four sums of 32 x 32 += left block (a) x right tiles (b0, b1). The right one is used by many rows and stays in L1; `stream`
@@ -79,10 +69,67 @@ INLINE void sums_store(float *c)
 	_tile_stored(2, c + 2 * TILE_VALUES, 64);
 	_tile_stored(3, c + 3 * TILE_VALUES, 64);
 }
-/* Row i of a stored 32 x 32 block: its first 16 values; the other 16 stand TILE_VALUES behind. */
-INLINE int64_t sums_row(int64_t i)
+
+INLINE void logits_block(bool two, int64_t rows, const uint16_t *q, const uint16_t *keys, int64_t d_blocks, float *logits, int64_t stride)
 {
-	return i / 16 * 2 * TILE_VALUES + i % 16 * 16;
+	(void)rows;
+	if (two)
+		sums_zero();
+	else {
+		_tile_zero(0);
+		_tile_zero(1);
+	}
+	for (int64_t b = 0; b < d_blocks; b++, q += BLOCK_VALUES, keys += BLOCK_VALUES) {
+		if (two) {
+			TILE_STEP(_tile_loadd, q, _tile_stream_loadd, keys, keys + 512, 64);
+		} else {
+			_tile_stream_loadd(6, keys, 64);
+			_tile_loadd(4, q, 64);
+			_tile_dpbf16ps(0, 4, 6);
+			_tile_stream_loadd(7, keys + 512, 64);
+			_tile_dpbf16ps(1, 4, 7);
+		}
+	}
+	_tile_stored(0, logits, stride * 4);
+	_tile_stored(1, logits + 16, stride * 4);
+	if (two) {
+		_tile_stored(2, logits + 16 * stride, stride * 4);
+		_tile_stored(3, logits + 16 * stride + 16, stride * 4);
+	}
+}
+
+INLINE void values_block(bool two, int64_t rows, bool fresh, float *out, const uint16_t *p, const uint16_t *values, int64_t d_blocks)
+{
+	(void)rows;
+	for (int64_t b = 0; b < d_blocks; b++, out += BLOCK_VALUES) {
+		if (fresh)
+			sums_zero();
+		else if (two)
+			sums_load(out);
+		else {
+			_tile_loadd(0, out, 64);
+			_tile_loadd(1, out + TILE_VALUES, 64);
+		}
+#pragma GCC unroll 2
+		for (int k = 0; k < KEYS / BLOCK; k++) {
+			const uint16_t *v = values + (k * d_blocks + b) * BLOCK_VALUES, *x = p + k * BLOCK_VALUES;
+			if (two) {
+				TILE_STEP(_tile_loadd, x, _tile_stream_loadd, v, v + 512, 64);
+			} else {
+				_tile_stream_loadd(6, v, 64);
+				_tile_loadd(4, x, 64);
+				_tile_dpbf16ps(0, 4, 6);
+				_tile_stream_loadd(7, v + 512, 64);
+				_tile_dpbf16ps(1, 4, 7);
+			}
+		}
+		if (two)
+			sums_store(out);
+		else {
+			_tile_stored(0, out, 64);
+			_tile_stored(1, out + TILE_VALUES, 64);
+		}
+	}
 }
 
 #endif

@@ -1,8 +1,10 @@
-/* table.c: the AMX row of kernels; what tiles do nothing for comes from AVX-512. */
-#include "runners/device/cpu/amx/tile.h"
+/* table.c: a row of kernels on blocks of bf16; what products do nothing for comes from AVX-512. */
+#include "runners/device/cpu/blocks/unit.h"
 
+#ifdef __AMX_TILE__
+#define DOT_NAME "tdpbf16ps"
 /* Eight independent products in flight. */
-double ISA(peak_dot)(int64_t n)
+static double peak_dot(int64_t n)
 {
 	tiles_configure(16);
 	sums_zero();
@@ -19,6 +21,26 @@ double ISA(peak_dot)(int64_t n)
 	_tile_release();
 	return 4.0 * 2 * 16 * 16 * 32 * (double)((n + 7) / 8);
 }
+#else
+#define DOT_NAME "vdpbf16ps"
+static double peak_dot(int64_t n)
+{
+	enum { CHAINS = 20 }; /* independent sums: latency x units of every core met so far */
+	__m512 s[CHAINS];
+	__m512bh a = (__m512bh)_mm512_set1_epi32(0x3f003f00), b = (__m512bh)_mm512_set1_epi32(0x3e803e80);
+#pragma GCC unroll 20
+	for (int i = 0; i < CHAINS; i++)
+		s[i] = _mm512_setzero_ps();
+	for (int64_t r = 0; r < n; r++) {
+#pragma GCC unroll 20
+		for (int i = 0; i < CHAINS; i++) {
+			s[i] = _mm512_dpbf16_ps(s[i], a, b);
+			__asm__ volatile("" : "+v"(s[i]));
+		}
+	}
+	return 4.0 * VL * CHAINS * (double)n;
+}
+#endif
 
 extern void rmsnorm_avx512(float *out, const float *x, const float *w, int64_t n, float eps);
 extern void rope_avx512(float *x, const float *cos, const float *sin, int d);
@@ -28,9 +50,9 @@ extern float read_all_avx512(const float *x, int64_t n);
 const struct cpu_kernels ISA(kernels) = {
 	.name = ISA_STRING(KVB_ISA),
 	.tile_rows = OPERAND_BLOCK,
-	.bf16_alone = true,
-	.blocks = true,
+	.dot = DOT_NAME,
 	.pack_rows = ISA(pack_rows),
+	.pack_panel = ISA(pack_panel),
 	.linear_limits = ISA(linear_limits),
 	.linear = ISA(linear),
 	.attend_rows = 448,
@@ -43,6 +65,6 @@ const struct cpu_kernels ISA(kernels) = {
 	.rmsnorm = rmsnorm_avx512,
 	.rope = rope_avx512,
 	.peak_fma = peak_fma_avx512,
-	.peak_dot = ISA(peak_dot),
+	.peak_dot = peak_dot,
 	.read = read_all_avx512,
 };

@@ -10,10 +10,9 @@
  * and the sum of such a row becomes NaN.
  *
  * Two vectors of 16 keys leave the saturating pack interleaved by fours; V is packed in that order (pair_key). */
-#include "runners/device/cpu/amx/attention.h"
+#include "runners/device/cpu/blocks/attention.h"
 
 enum {
-	KEYS = 64,            /* of a softmax block */
 	FRACTION = 128,       /* units of a logit: 1/128 in log2 */
 	ONE = 127 * FRACTION, /* 2^0 as a whole number */
 	LATE = 8 * FRACTION   /* how far a maximum may be behind */
@@ -143,40 +142,6 @@ static __attribute__((noinline)) void raise_row(const float *logits, float units
 	*max = risen;
 }
 
-/* out [d_blocks][4 tiles] (+)= p x values; fresh: out holds nothing yet */
-INLINE void add_values(bool two, bool fresh, float *out, const uint16_t *p, const uint16_t *values, int64_t d_blocks)
-{
-	for (int64_t b = 0; b < d_blocks; b++, out += BLOCK_VALUES) {
-		if (fresh)
-			sums_zero();
-		else if (two)
-			sums_load(out);
-		else {
-			_tile_loadd(0, out, 64);
-			_tile_loadd(1, out + TILE_VALUES, 64);
-		}
-#pragma GCC unroll 2
-		for (int k = 0; k < KEYS / BLOCK; k++) {
-			const uint16_t *v = values + (k * d_blocks + b) * BLOCK_VALUES, *x = p + k * BLOCK_VALUES;
-			if (two) {
-				TILE_STEP(_tile_loadd, x, _tile_stream_loadd, v, v + 512, 64);
-			} else {
-				_tile_stream_loadd(6, v, 64);
-				_tile_loadd(4, x, 64);
-				_tile_dpbf16ps(0, 4, 6);
-				_tile_stream_loadd(7, v + 512, 64);
-				_tile_dpbf16ps(1, 4, 7);
-			}
-		}
-		if (two)
-			sums_store(out);
-		else {
-			_tile_stored(0, out, 64);
-			_tile_stored(1, out + TILE_VALUES, 64);
-		}
-	}
-}
-
 /* Keys of segment s that row r sees. */
 INLINE int64_t row_sees(const struct attend_item *a, int s, int64_t r)
 {
@@ -203,7 +168,7 @@ static __attribute__((noinline)) bool row_is_lost(const float *logits, float uni
 }
 
 /* Row block rb over the packed keys [first, end) of segment s, into w->part. */
-INLINE void attend_block(bool two, const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end, int64_t rb,
+INLINE void attend_block(bool many, const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end, int64_t rb,
 	bool suspect)
 {
 	int64_t d_blocks = blocks_of(a->d), row0 = rb * BLOCK, left = a->queries * a->g - row0, rows = left < BLOCK ? left : BLOCK;
@@ -220,7 +185,7 @@ INLINE void attend_block(bool two, const struct attend_item *a, const struct wor
 		const uint16_t *keys = w->keys + (b - first) * d_blocks * BLOCK;
 #pragma GCC unroll 2
 		for (int k = 0; k < KEYS / BLOCK; k++)
-			logits_block(two, q, keys + k * d_blocks * BLOCK_VALUES, d_blocks, w->logits + k * BLOCK, KEYS);
+			logits_block(many, rows, q, keys + k * d_blocks * BLOCK_VALUES, d_blocks, w->logits + k * BLOCK, KEYS);
 		bool masks = row_sees(a, s, row0) - b < KEYS || end - b < KEYS;
 		for (int64_t i = 0; i < rows && (masks || suspect); i++) {
 			int64_t seen = row_sees(a, s, row0 + i);
@@ -235,7 +200,7 @@ INLINE void attend_block(bool two, const struct attend_item *a, const struct wor
 				lost[i] |= !softmax_row(w->logits + i * KEYS, w->p + i * BLOCK, w->units, max[i], &w->sums[i]);
 			}
 		if (wants(a))
-			add_values(two, b == first, out, w->p, w->values + (b - first) * d_blocks * BLOCK, d_blocks);
+			values_block(many, rows, b == first, out, w->p, w->values + (b - first) * d_blocks * BLOCK, d_blocks);
 	}
 	for (int64_t i = 0; i < rows; i++)
 		w->part.sum[row0 + i] = lost[i] ? NAN : _mm512_reduce_add_ps(w->sums[i]);
@@ -244,9 +209,9 @@ INLINE void attend_block(bool two, const struct attend_item *a, const struct wor
 /* All rows over keys [first, end) of segment s. */
 static void attend_keys(const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end)
 {
-	float most = amx_pack_keys(w->keys, &a->seg[s], first, end - first, a->d);
+	float most = ISA(keys_pack)(w->keys, &a->seg[s], first, end - first, a->d);
 	if (wants(a))
-		amx_pack_values(w->values, &a->seg[s], first, end - first, a->d);
+		ISA(values_pack)(w->values, &a->seg[s], first, end - first, a->d);
 	bool suspect = !(most * w->most_query * (float)a->d * w->units < TOO_LARGE); /* NaN and infinite too */
 	for (int64_t rb = 0; rb < item_blocks(a); rb++)
 		if (a->queries * a->g - rb * BLOCK > 16)
@@ -343,7 +308,7 @@ static void finish(const struct attend_item *a, const struct online *total)
 
 static void pack_queries(const struct attend_item *a, struct work *w)
 {
-	w->most_query = amx_pack_queries(w->queries, a->q, a->q_ld, a->queries * a->g, a->g, a->d);
+	w->most_query = ISA(queries_pack)(w->queries, a->q, a->q_ld, a->queries * a->g, a->g, a->d);
 }
 
 void ISA(attend)(const struct attend_item *a, void *scratch)
@@ -352,7 +317,7 @@ void ISA(attend)(const struct attend_item *a, void *scratch)
 	struct online total = w.total, part = w.part;
 	int64_t done = 0;
 	pack_queries(a, &w);
-	tiles_configure(16);
+	unit_begin();
 	for (int s = 0; s < a->n_seg; s++) {
 		int64_t end = attend_end(a, s);
 		for (int64_t first = 0; first < end; first += ATTN_PART, done++) {
@@ -364,7 +329,7 @@ void ISA(attend)(const struct attend_item *a, void *scratch)
 	}
 	if (!done)
 		online_clear(a, &total);
-	_tile_release();
+	unit_end();
 	finish(a, &total);
 }
 
@@ -378,9 +343,9 @@ void ISA(attend_part)(const struct attend_item *a, int64_t part, float *result, 
 	int64_t first = part * ATTN_PART;
 	w.part = online_at(result, a);
 	pack_queries(a, &w);
-	tiles_configure(16);
+	unit_begin();
 	attend_keys(a, &w, s, first, end - first < ATTN_PART ? end : first + ATTN_PART);
-	_tile_release();
+	unit_end();
 }
 
 void ISA(attend_merge)(const struct attend_item *a, const float *parts, void *scratch)
