@@ -167,9 +167,19 @@ static __attribute__((noinline)) bool row_is_lost(const float *logits, float uni
 	return false;
 }
 
-/* Row block rb over the packed keys [first, end) of segment s, into w->part. */
-INLINE void attend_block(bool many, const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end, int64_t rb,
-	bool suspect)
+/* Packs keys [first, first + n) of segment s and their values; keys before `end` come next. Returns whether a logit may be lost. */
+static bool pack_context(const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t n, int64_t end)
+{
+	float most = ISA(keys_pack)(w->keys, &a->seg[s], first, n, end, a->d);
+	if (wants(a))
+		ISA(values_pack)(w->values, &a->seg[s], first, n, end, a->d);
+	return !(most * w->most_query * (float)a->d * w->units < TOO_LARGE); /* NaN and infinite too */
+}
+
+/* Row block rb over the keys [first, end) of segment s, into w->part. They are packed (suspect: a logit may be lost); or the block
+ * is alone, and KEYS at a time are packed on the way, so that they never leave L1. */
+INLINE void attend_block(bool many, bool alone, const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end,
+	int64_t rb, bool suspect)
 {
 	int64_t d_blocks = blocks_of(a->d), row0 = rb * BLOCK, left = a->queries * a->g - row0, rows = left < BLOCK ? left : BLOCK;
 	float *out = w->part.out + rb * d_blocks * BLOCK_VALUES, *max = w->part.max + row0;
@@ -182,7 +192,10 @@ INLINE void attend_block(bool many, const struct attend_item *a, const struct wo
 	if (row_sees(a, s, row0 + rows - 1) <= first)
 		memset(out, 0, (size_t)(d_blocks * BLOCK_VALUES) * sizeof *out);
 	for (int64_t b = first; b < end && row_sees(a, s, row0 + rows - 1) > b; b += KEYS) {
-		const uint16_t *keys = w->keys + (b - first) * d_blocks * BLOCK;
+		int64_t packed = alone ? 0 : (b - first) * d_blocks * BLOCK;
+		const uint16_t *keys = w->keys + packed;
+		if (alone)
+			suspect = pack_context(a, w, s, b, end - b < KEYS ? end - b : KEYS, end);
 #pragma GCC unroll 2
 		for (int k = 0; k < KEYS / BLOCK; k++)
 			logits_block(many, rows, q, keys + k * d_blocks * BLOCK_VALUES, d_blocks, w->logits + k * BLOCK, KEYS);
@@ -200,7 +213,7 @@ INLINE void attend_block(bool many, const struct attend_item *a, const struct wo
 				lost[i] |= !softmax_row(w->logits + i * KEYS, w->p + i * BLOCK, w->units, max[i], &w->sums[i]);
 			}
 		if (wants(a))
-			values_block(many, rows, b == first, out, w->p, w->values + (b - first) * d_blocks * BLOCK, d_blocks);
+			values_block(many, rows, b == first, out, w->p, w->values + packed, d_blocks);
 	}
 	for (int64_t i = 0; i < rows; i++)
 		w->part.sum[row0 + i] = lost[i] ? NAN : _mm512_reduce_add_ps(w->sums[i]);
@@ -209,15 +222,17 @@ INLINE void attend_block(bool many, const struct attend_item *a, const struct wo
 /* All rows over keys [first, end) of segment s. */
 static void attend_keys(const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end)
 {
-	float most = ISA(keys_pack)(w->keys, &a->seg[s], first, end - first, a->d);
-	if (wants(a))
-		ISA(values_pack)(w->values, &a->seg[s], first, end - first, a->d);
-	bool suspect = !(most * w->most_query * (float)a->d * w->units < TOO_LARGE); /* NaN and infinite too */
+	int64_t rows = a->queries * a->g;
+	if (rows <= 16) {
+		attend_block(false, true, a, w, s, first, end, 0, false);
+		return;
+	}
+	bool suspect = pack_context(a, w, s, first, end - first, end);
 	for (int64_t rb = 0; rb < item_blocks(a); rb++)
-		if (a->queries * a->g - rb * BLOCK > 16)
-			attend_block(true, a, w, s, first, end, rb, suspect);
+		if (rows - rb * BLOCK > 16)
+			attend_block(true, false, a, w, s, first, end, rb, suspect);
 		else
-			attend_block(false, a, w, s, first, end, rb, suspect);
+			attend_block(false, false, a, w, s, first, end, rb, suspect);
 }
 
 /* ---- parts to the whole ---- */

@@ -23,13 +23,13 @@ float ISA(queries_pack)(uint16_t *dst, const float *q, int64_t q_ld, int64_t row
 /* One row of them: row i of the block dst. */
 void ISA(query_pack)(uint16_t *dst, int64_t i, const float *x, int d);
 
-/* Keys [first, first+n) to right tiles dst [blocks of 32 keys][d_blocks][2][16 pairs of channels][16 keys][2]; zeros behind n up to
+/* Keys [first, first+n) of the `end` that are wanted next to right tiles dst [blocks of 32 keys][d_blocks][2][16 pairs of channels][16 keys][2]; zeros behind n up to
  * a multiple of KEYS. Returns the largest magnitude. */
-float ISA(keys_pack)(uint16_t *dst, const struct segment *s, int64_t first, int64_t n, int d);
+float ISA(keys_pack)(uint16_t *dst, const struct segment *s, int64_t first, int64_t n, int64_t end, int d);
 
 /* Values to right tiles dst [blocks of 32 keys][d_blocks][2][16 pairs of keys][16 channels][2], pairs in the order PAIR_KEY;
  * zeros behind n up to a multiple of KEYS. */
-void ISA(values_pack)(uint16_t *dst, const struct segment *s, int64_t first, int64_t n, int d);
+void ISA(values_pack)(uint16_t *dst, const struct segment *s, int64_t first, int64_t n, int64_t end, int d);
 
 /* The first key of pair p of 32: the order in which two vectors of 16 leave the saturating pack. */
 INLINE int pair_key(int p)

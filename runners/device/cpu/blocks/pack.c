@@ -105,12 +105,13 @@ INLINE __m512i channels_of(bool whole, const uint16_t *row, int d, int64_t t)
 	return whole ? _mm512_loadu_si512(row + t) : _mm512_maskz_loadu_epi16(channels_left(d, (int)t), row + t);
 }
 
-/* 16 keys from key j on, to one right tile of each block of channels; returns the largest magnitudes with `most`. */
-INLINE __m512i keys_16(bool whole, uint16_t *dst, const struct segment *s, int64_t j, int64_t end, int d, __m512i most)
+/* 16 keys from key j on, those before `there`, to one right tile of each block of channels; returns the largest magnitudes with
+ * `most`. Keys before `end` come next. */
+INLINE __m512i keys_16(bool whole, uint16_t *dst, const struct segment *s, int64_t j, int64_t there, int64_t end, int d, __m512i most)
 {
 	const uint16_t *row[16];
 	for (int i = 0; i < 16; i++) {
-		row[i] = cache_row(s->k, s, j + i, end, d);
+		row[i] = cache_row(s->k, s, j + i, there, d);
 		prefetch_row(s->k, s, j + i + AHEAD, end, d);
 	}
 	for (int64_t t = 0; t < d; t += BLOCK, dst += BLOCK_VALUES) {
@@ -129,23 +130,24 @@ INLINE __m512i keys_16(bool whole, uint16_t *dst, const struct segment *s, int64
 	return most;
 }
 
-float ISA(keys_pack)(uint16_t *dst, const struct segment *s, int64_t first, int64_t n, int d)
+float ISA(keys_pack)(uint16_t *dst, const struct segment *s, int64_t first, int64_t n, int64_t end, int d)
 {
 	__m512i most = _mm512_setzero_si512();
 	for (int64_t j = 0; j < round_up(n, KEYS); j += 16) {
 		uint16_t *tile = dst + j / BLOCK * blocks_of(d) * BLOCK_VALUES + j % BLOCK / 16 * RIGHT_VALUES;
 		if (d % BLOCK == 0)
-			most = keys_16(true, tile, s, first + j, first + n, d, most);
+			most = keys_16(true, tile, s, first + j, first + n, end, d, most);
 		else
-			most = keys_16(false, tile, s, first + j, first + n, d, most);
+			most = keys_16(false, tile, s, first + j, first + n, end, d, most);
 	}
 	return magnitude(most);
 }
 
 /* Keys key and key + 1, to a row of the right tiles of each block of channels. */
-INLINE void values_pair(bool whole, uint16_t *dst, const struct segment *s, int64_t key, int64_t end, int d, __m512i low_of, __m512i high_of)
+INLINE void values_pair(bool whole, uint16_t *dst, const struct segment *s, int64_t key, int64_t there, int64_t end, int d, __m512i low_of,
+	__m512i high_of)
 {
-	const uint16_t *a = cache_row(s->v, s, key, end, d), *b = cache_row(s->v, s, key + 1, end, d);
+	const uint16_t *a = cache_row(s->v, s, key, there, d), *b = cache_row(s->v, s, key + 1, there, d);
 	prefetch_row(s->v, s, key + AHEAD, end, d);
 	prefetch_row(s->v, s, key + 1 + AHEAD, end, d);
 	for (int64_t t = 0; t < d; t += BLOCK, dst += BLOCK_VALUES) {
@@ -155,7 +157,7 @@ INLINE void values_pair(bool whole, uint16_t *dst, const struct segment *s, int6
 	}
 }
 
-void ISA(values_pack)(uint16_t *dst, const struct segment *s, int64_t first, int64_t n, int d)
+void ISA(values_pack)(uint16_t *dst, const struct segment *s, int64_t first, int64_t n, int64_t end, int d)
 {
 	uint16_t low[32], high[32];
 	for (int i = 0; i < 32; i++) { /* channel i / 2 of row i % 2, then channel 16 + i / 2 */
@@ -168,8 +170,8 @@ void ISA(values_pack)(uint16_t *dst, const struct segment *s, int64_t first, int
 			uint16_t *row = dst + j / BLOCK * blocks_of(d) * BLOCK_VALUES + p * 32;
 			int64_t key = first + j + pair_key(p);
 			if (d % BLOCK == 0)
-				values_pair(true, row, s, key, first + n, d, low_of, high_of);
+				values_pair(true, row, s, key, first + n, end, d, low_of, high_of);
 			else
-				values_pair(false, row, s, key, first + n, d, low_of, high_of);
+				values_pair(false, row, s, key, first + n, end, d, low_of, high_of);
 		}
 }

@@ -118,7 +118,7 @@ void ISA(reduce)(const struct reduce_item *a, void *scratch)
 	w.queries = w.keys + width * d;
 	w.most = (float *)(w.queries + BLOCK * d);
 	w.sums = w.most + width;
-	ISA(keys_pack)(w.keys, &a->keys, 0, n, a->d);
+	ISA(keys_pack)(w.keys, &a->keys, 0, n, n, a->d);
 	memset(w.queries, 0, (size_t)(BLOCK * d) * sizeof *w.queries);
 	for (int h = 0; h < outs; h++)
 		memcpy(w.sums + h * width, a->out + h * a->out_ld, (size_t)n * sizeof *w.sums);
