@@ -8,7 +8,7 @@
 enum {
 	DEPTH_L1 = 448,     /* k of a panel in L1: 28 KB */
 	DEPTH_L2 = 1536,    /* k of the rows in L2, where the whole depth does not fit */
-	X_BYTES = 400 << 10, /* of the rows in L2 */
+	X_BYTES = 480 << 10, /* of the rows in L2 */
 	ROWS_MOST = 256
 };
 
