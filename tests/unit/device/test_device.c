@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static void test_open(void **state)
@@ -125,6 +126,30 @@ static void count_pool(void *arg, int64_t i, int thread)
 	count(arg, i);
 }
 
+static void count_slowly(void *arg, int64_t i, int thread)
+{
+	nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL); /* longer than anybody spins */
+	count_pool(arg, i, thread);
+}
+
+/* Threads that went to sleep between jobs, and a caller that sleeps until the last item is done, are woken. */
+static void test_pool_sleeps(void **state)
+{
+	(void)state;
+	static struct counts c;
+	struct pool *p = pool_new(4);
+	assert_non_null(p);
+	for (int64_t job = 0; job < 20; job++) {
+		c = (struct counts){.n = 2 + job % 5};
+		pool_run(p, c.n, count_slowly, &c);
+		for (int64_t i = 0; i < 5000; i++)
+			assert_int_equal(c.seen[i], i < c.n);
+		if (job % 2)
+			nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+	}
+	pool_free(p);
+}
+
 static void test_pool(void **state)
 {
 	(void)state;
@@ -225,6 +250,7 @@ int main(void)
 		cmocka_unit_test(test_tiles_refused),
 		cmocka_unit_test(test_memory_limit),
 		cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_pool_sleeps),
 		cmocka_unit_test(test_peaks),
 		cmocka_unit_test(test_profile),
 	};

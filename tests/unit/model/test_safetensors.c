@@ -193,6 +193,42 @@ static void survives_damage(void **state)
 	strbuf_free(&b);
 }
 
+/* ---- Memory ---- */
+
+static int64_t resident_bytes(void)
+{
+	long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%*d %ld", &pages), 1);
+	fclose(f);
+	return pages * sysconf(_SC_PAGESIZE);
+}
+
+/* What was read is given back, and is the same when it is read again; else a model would stand in memory twice while it loads. */
+static void gives_back_what_it_read(void **state)
+{
+	(void)state;
+	enum { N = 8 << 20, BYTES = N * 4 };
+	float *x = mem_new(N, sizeof *x);
+	for (int i = 0; i < N; i++)
+		x[i] = (float)i;
+	char err[ERR_LEN] = "", *folder = scratch_folder(), *path = text_format("%s/big.safetensors", folder);
+	assert_int_equal(st_write(path, &(struct st_tensor){"x", ST_F32, 1, {N}, .data = x}, 1, NULL, 0, err), 0);
+	struct st_file *f;
+	assert_int_equal(st_open(&f, path, err), 0);
+	const void *data = st_find(f, "x")->data;
+	int64_t before = resident_bytes();
+	assert_memory_equal(data, x, BYTES);
+	assert_true(resident_bytes() - before > BYTES / 2);
+	st_unread(f);
+	assert_true(resident_bytes() - before < BYTES / 8);
+	assert_memory_equal(data, x, BYTES);
+	st_close(f);
+	free(x), free(path);
+	remove_folder(folder, (const char *const[]){"big.safetensors"}, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -202,6 +238,7 @@ int main(void)
 		cmocka_unit_test(refuses_bad_headers),
 		cmocka_unit_test(refuses_absurd_lengths),
 		cmocka_unit_test(survives_damage),
+		cmocka_unit_test(gives_back_what_it_read),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
