@@ -35,4 +35,11 @@ INLINE int64_t sums_row(int64_t i)
 	return i / 16 * 2 * TILE_VALUES + i % 16 * 16;
 }
 
+/* Equal blocks of at most `most`, in multiples of 32: where the block that starts at k ends. */
+INLINE int64_t block_end(int64_t k, int64_t end, int64_t most)
+{
+	int64_t blocks = (end - k + most - 1) / most, next = k + round_up((end - k + blocks - 1) / blocks, 32);
+	return next < end ? next : end;
+}
+
 #endif

@@ -103,13 +103,6 @@ INLINE void block_of(const struct linear_item *a, const char *x, const char *w, 
 #undef STEP
 }
 
-/* Equal blocks of at most `most`, in multiples of 32: where the block that starts at k ends. */
-static int64_t block_end(int64_t k, int64_t end, int64_t most)
-{
-	int64_t blocks = (end - k + most - 1) / most, next = k + round_up((end - k + blocks - 1) / blocks, 32);
-	return next < end ? next : end;
-}
-
 /* All rows of one panel over k in [k0, k1), which stays in L1. `flip` alternates the two places of finished blocks. */
 static void panel_depth(const struct linear_item *a, int64_t panel, int64_t k0, int64_t k1, float *sums, float *finished, int *flip,
 	struct done *before)

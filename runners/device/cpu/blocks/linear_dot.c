@@ -84,13 +84,6 @@ static void panel_depth(const struct linear_item *a, int64_t panel, int64_t k0, 
 	}
 }
 
-/* Equal blocks of at most `most`, in multiples of 32: where the block that starts at k ends. */
-static int64_t block_end(int64_t k, int64_t end, int64_t most)
-{
-	int64_t blocks = (end - k + most - 1) / most, next = k + round_up((end - k + blocks - 1) / blocks, BLOCK);
-	return next < end ? next : end;
-}
-
 static void linear_many(const struct linear_item *a, void *scratch)
 {
 	float *sums = scratch;
