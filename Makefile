@@ -86,12 +86,12 @@ all: kvbench
 kvbench: $(BUILD)/kvbench
 	cp $< $@
 
-$(BUILD)/kvbench: $(BUILD)/harness/main.o $(BUILD)/version.o $(BUILD)/resources.o $(archives)
+$(BUILD)/kvbench: $(BUILD)/harness/main.o $(BUILD)/version.o $(BUILD)/resources.o $(archives) $(cuda_archive)
 	@echo '  LD $@'
-	@$(CC) $(CFLAGS_ALL) -o $@ $(filter %.o,$^) -Wl,--start-group $(archives) -Wl,--end-group $(LIBS)
+	@$(CC) $(CFLAGS_ALL) -o $@ $(filter %.o,$^) $(cuda_link) -Wl,--start-group $(archives) -Wl,--end-group $(LIBS) $(cuda_libs)
 
 define archive_rule
-$(call archive,$(1)): $(call objects,$(1)) $(if $(filter runners/device,$(1)),$(objs_kernels) $(objs_cuda)) $(if $(filter runners/lkv,$(1)),$(lkv_kernels)) $(if $(filter runners/mapper,$(1)),$(mapper_objects))
+$(call archive,$(1)): $(call objects,$(1)) $(if $(filter runners/device,$(1)),$(objs_kernels)) $(if $(filter runners/lkv,$(1)),$(lkv_kernels)) $(if $(filter runners/mapper,$(1)),$(mapper_objects))
 	@mkdir -p $$(@D)
 	@rm -f $$@
 	@ar rcs $$@ $$^
@@ -120,7 +120,7 @@ $(BUILD)/version.c: FORCE
 $(BUILD)/version.o: $(BUILD)/version.c
 	@$(CC) $(CFLAGS_ALL) -c $< -o $@
 # Files that travel inside the program: an array of bytes each, results/schema.sql is results_schema_sql.
-resources := results/schema.sql results/migrate_2.sql report/page.css report/page.js $(wildcard harness/papers/*.json)
+resources := results/schema.sql results/migrate_2.sql results/migrate_3.sql report/page.css report/page.js $(wildcard harness/papers/*.json)
 $(BUILD)/resources.c: $(resources)
 	@mkdir -p $(@D)
 	@for f in $(resources); do printf 'const char %s[] = {' "$$(echo $$f | tr ./ __)"; od -An -v -tu1 $$f | sed 's/\([0-9][0-9]*\)/\1,/g'; printf '0};\n'; done > $@
@@ -169,7 +169,11 @@ setup:
 $(BUILD)/plant: $(BUILD)/tests/plant/main.o
 	@echo '  LD $@'
 	@$(CC) $(CFLAGS_ALL) -o $@ $^ -lsqlite3
-tests-built: $(tests_bin) $(BUILD)/hubserver $(BUILD)/plant
+# The program with real faults in two of its functions (tests/plant/fault.c), for nights that go wrong.
+$(BUILD)/kvbench-faulty: $(BUILD)/tests/plant/fault.o $(BUILD)/harness/main.o $(BUILD)/version.o $(BUILD)/resources.o $(archives)
+	@echo '  LD $@'
+	@$(CC) $(CFLAGS_ALL) -Wl,--wrap=session_open,--wrap=method_select -o $@ $(filter %.o,$^) -Wl,--start-group $(archives) -Wl,--end-group $(LIBS)
+tests-built: $(tests_bin) $(BUILD)/hubserver $(BUILD)/plant $(BUILD)/kvbench-faulty
 test: setup
 	@$(MAKE) --no-print-directory -j$(shell nproc) all tests-built cudaemu-built
 	@$(emu_env) tests/run.sh tests/check_layers.sh $(tests_bin) $(emu_run) $(wildcard tests/e2e/*.sh)

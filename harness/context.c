@@ -55,6 +55,9 @@ struct asking { /* what the runner's callbacks need */
 	const struct sweep_group *g;
 	const struct task_context *c;
 	bool *wanted;  /* [n_questions * n_variants]: still to be answered */
+	int only;      /* the job asks for this method of the plan alone; -1 = for all */
+	bool together; /* several methods run in it, */
+	int alone;     /* else this one does */
 	bool in_batch; /* rows are put but not committed, */
 	int64_t since; /* the first of them at this time, ns */
 };
@@ -62,6 +65,17 @@ struct asking { /* what the runner's callbacks need */
 static bool *wanted_at(const struct asking *k, int question, int variant)
 {
 	return &k->wanted[question * k->s->plan->n_variants + variant];
+}
+
+static int method_of(const struct asking *k, int variant)
+{
+	return k->s->plan->variants[variant].method;
+}
+
+/* Still to be answered, and by the job in hand. */
+static bool asked(const struct asking *k, int question, int variant)
+{
+	return *wanted_at(k, question, variant) && (k->only < 0 || k->only == method_of(k, variant));
 }
 
 static char *json_of_ids(const int32_t *ids, int n)
@@ -155,6 +169,10 @@ static void answer_done(void *user, const struct runner_answer *a)
 	struct sweep *s = k->s;
 	const struct task_question *q = &k->c->questions[a->question];
 	const struct runner_info *info = runner_info(s->runner);
+	if (a->status != ANSWER_OK && k->together && runner_lost(s->runner))
+		return; /* whose fault it was shows when they run one by one */
+	if (a->status == ANSWER_OK)
+		lost_answered(&s->lost, method_of(k, a->variant));
 	char message[ERR_LEN] = "";
 	snprintf(message, sizeof message, "%s", a->message ? a->message : "");
 	enum runner_status status = a->status;
@@ -206,6 +224,7 @@ static void answer_done(void *user, const struct runner_answer *a)
 			   .kv_bytes_full = a->kv_bytes_full,
 			   .kv_bytes_kept = a->kv_bytes_kept,
 			   .oom_bytes = a->oom_bytes,
+			   .oom_free_bytes = a->oom_free_bytes,
 		   });
 	free(ids);
 	free(gold);
@@ -215,7 +234,7 @@ static void answer_done(void *user, const struct runner_answer *a)
 
 static bool answer_wanted(void *user, int question, int variant)
 {
-	return *wanted_at(user, question, variant);
+	return asked(user, question, variant);
 }
 
 static void answer_progress(void *user, const char *phase, int64_t done, int64_t total)
@@ -231,12 +250,12 @@ static bool answer_stop(void *user)
 	return *k->s->fault || k->s->stop();
 }
 
-/* Every pair that is still wanted becomes a failed row with this message. */
+/* Every pair that the job was to answer and did not becomes a failed row with this message. */
 static void fail_rest(struct asking *k, const char *message)
 {
 	for (int q = 0; q < k->c->n_questions; q++) {
 		for (int v = 0; v < k->s->plan->n_variants; v++) {
-			if (*wanted_at(k, q, v))
+			if (asked(k, q, v))
 				answer_done(k, &(struct runner_answer){
 						       .question = q, .variant = v, .status = ANSWER_FAILED, .message = message});
 		}
@@ -256,7 +275,8 @@ void sweep_find_missing(
 	for (int q = 0; q < c->n_questions; q++) {
 		int missing = 0;
 		for (int v = 0; v < s->plan->n_variants; v++) {
-			bool w = !s->present || !store_has_sample(s->present, g->cell_ids[v], c->questions[q].id);
+			bool w = !s->present ||
+				 !store_has_sample(s->present, g->cell_ids[v], c->questions[q].id, s->lost.run_id);
 			missing += w;
 			if (wanted)
 				wanted[q * s->plan->n_variants + v] = w;
@@ -270,37 +290,115 @@ void sweep_find_missing(
 	work->prefill_tokens += prefills * sweep_context_tokens(g, c);
 }
 
+/* Methods that the job has something to ask of; the last of them in *one. */
+static int methods_asked(const struct asking *k, int *one)
+{
+	const struct plan *p = k->s->plan;
+	bool *seen = mem_new((size_t)p->n_methods, sizeof *seen);
+	int n = 0;
+	for (int q = 0; q < k->c->n_questions; q++)
+		for (int v = 0; v < p->n_variants; v++) {
+			int m = method_of(k, v);
+			if (!asked(k, q, v) || seen[m])
+				continue;
+			seen[m] = true;
+			*one = m;
+			n++;
+		}
+	free(seen);
+	return n;
+}
+
+/* What a lost device means for the job that it was lost in. */
+static int job_lost(struct asking *k, const char *kind, const char *message)
+{
+	struct sweep *s = k->s;
+	snprintf(s->lost.device, sizeof s->lost.device, "%s", runner_info(s->runner)->device);
+	if (k->together) {
+		lost_together(&s->lost, k->g->cell_ids[0], k->c->id);
+		return SWEEP_LOST;
+	}
+	fail_rest(k, message);
+	lost_alone(&s->lost, s->plan, k->alone, kind, NULL);
+	return *s->lost.why ? SWEEP_GIVEN_UP : SWEEP_LOST;
+}
+
+/* One job: everything wanted, or one method's part of it. */
+static int job_run(struct asking *k, int only)
+{
+	struct sweep *s = k->s;
+	struct sweep_job j;
+	char err[ERR_LEN] = "";
+	k->only = only;
+	int methods = methods_asked(k, &k->alone);
+	if (!methods)
+		return 0;
+	k->together = methods > 1;
+	sweep_job_make(&j, s, k->g, k->c);
+	j.job.user = k;
+	j.job.wanted = answer_wanted;
+	j.job.done = answer_done;
+	j.job.progress = answer_progress;
+	j.job.stop = answer_stop;
+	int rc = runner_answer(s->runner, &j.job, err);
+	commit_rows(k);
+	const char *lost = runner_lost(s->runner), *message = rc ? err : "the runner gave no answer";
+	rc = rc == 1 ? 1 : *s->fault ? -1 : lost ? job_lost(k, lost, message) : (fail_rest(k, message), 0);
+	sweep_job_free(&j);
+	return rc;
+}
+
+/* Pairs of methods that lost the device too often in this run. */
+static void fail_set_aside(struct asking *k)
+{
+	const struct plan *p = k->s->plan;
+	for (int m = 0; m < p->n_methods; m++) {
+		if (!lost_set_aside(&k->s->lost, m))
+			continue;
+		char *message = text_format("not run: %s lost the device twice in a row (%s)", p->methods[m].name, k->s->lost.kind);
+		k->only = m;
+		fail_rest(k, message);
+		free(message);
+	}
+	k->only = -1;
+}
+
+/* The controls first: whether the device works at all shows there. */
+static int methods_apart(struct asking *k)
+{
+	const struct plan *p = k->s->plan;
+	int rc = 0;
+	for (int pass = 0; pass < 2; pass++)
+		for (int m = 0; m < p->n_methods && !rc; m++) {
+			bool control = !strcmp(p->methods[m].name, "full") || !strcmp(p->methods[m].name, "random");
+			rc = control == !pass ? job_run(k, m) : 0;
+		}
+	return rc;
+}
+
 int sweep_context_run(struct sweep *s, const struct sweep_group *g, const struct task_context *c)
 {
-	struct asking k = {
-		.s = s, .g = g, .c = c, .wanted = mem_new((size_t)c->n_questions * (size_t)s->plan->n_variants, sizeof(bool))};
-	char err[ERR_LEN] = "";
-	int rc = 0;
+	struct asking k = {.s = s,
+		.g = g,
+		.c = c,
+		.wanted = mem_new((size_t)c->n_questions * (size_t)s->plan->n_variants, sizeof(bool)),
+		.only = -1};
 	struct sweep_work work = {0};
 	sweep_find_missing(s, g, c, k.wanted, &work);
-	if (work.answers) {
-		struct sweep_job j;
-		sweep_job_make(&j, s, g, c);
-		j.job.user = &k;
-		j.job.wanted = answer_wanted;
-		j.job.done = answer_done;
-		j.job.progress = answer_progress;
-		j.job.stop = answer_stop;
-		rc = runner_answer(s->runner, &j.job, err);
-		commit_rows(&k);
-		if (rc != 1 && !*s->fault)
-			fail_rest(&k, rc ? err : "the runner gave no answer");
-		sweep_job_free(&j);
+	fail_set_aside(&k);
+	int rc = lost_apart(&s->lost, g->cell_ids[0], c->id) ? methods_apart(&k) : job_run(&k, -1);
+	if (work.answers)
 		progress_add(s->progress, work.prefill_tokens + work.answer_tokens);
-	}
 	free(k.wanted);
-	return *s->fault ? -1 : rc == 1;
+	return *s->fault ? -1 : rc;
 }
 
 int sweep_context_failed(struct sweep *s, const struct sweep_group *g, int context, const char *message)
 {
 	char *id = text_format("c%d", context);
 	for (int v = 0; v < s->plan->n_variants && !*s->fault; v++) {
+		if (s->present && store_has_sample(s->present, g->cell_ids[v], id, s->lost.run_id))
+			continue;
 		store_put_sample(s->store,
 			&(struct store_sample){.cell_id = g->cell_ids[v],
 				.run_id = s->run_id,

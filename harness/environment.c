@@ -3,6 +3,7 @@
 
 #include "harness/verbs.h"
 
+#include <dirent.h>
 #include <gnu/libc-version.h>
 #include <jansson.h>
 #include <openssl/crypto.h>
@@ -35,4 +36,26 @@ void environment_read(struct environment *e, const char *device, int threads, co
 		.threads = threads ? threads : e->machine.cores,
 		.ram_bytes = e->machine.ram_bytes,
 	};
+}
+
+int64_t environment_waited_ns(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	int64_t sum = 0;
+	bool known = false;
+	for (struct dirent *t; tasks && (t = readdir(tasks));) {
+		char path[300];
+		long long ran, waited;
+		snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", t->d_name);
+		FILE *f = *t->d_name == '.' ? NULL : fopen(path, "r");
+		if (f && fscanf(f, "%lld %lld", &ran, &waited) == 2) {
+			sum += waited;
+			known = known || ran > 0;
+		}
+		if (f)
+			fclose(f);
+	}
+	if (tasks)
+		closedir(tasks);
+	return known ? sum : -1;
 }

@@ -10,6 +10,9 @@ struct environment {
 	char commit[64], libraries[160], device[DEVICE_NAME_LEN], hardware[DEVICE_NAME_LEN]; /* hardware: of a GPU */
 	struct store_env row; /* points into this struct: do not copy */
 };
+/* How long this process's threads were ready to run and had no core, ns, all together since they began: what other work of the machine
+ * took. -1 = the system does not say. */
+int64_t environment_waited_ns(void);
 /* device, threads (0 = all cores), isa (NULL = the machine's best): as the plan asks. */
 void environment_read(struct environment *e, const char *device, int threads, const char *isa);
 

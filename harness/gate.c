@@ -302,7 +302,8 @@ static int judge(struct night *n, char err[ERR_LEN])
 	const struct options *o = n->o;
 	const struct compare_rules rules = {option_number(o, "alpha", gate_rules.alpha),
 		option_number(o, "score-margin", gate_rules.score), option_number(o, "ratio-margin", gate_rules.ratio),
-		option_number(o, "time-margin", gate_rules.time), option_number(o, "busy", gate_rules.busy)};
+		option_number(o, "time-margin", gate_rules.time), option_number(o, "busy", gate_rules.busy),
+		option_number(o, "waited", gate_rules.waited)};
 	if (is_empty(o->args[0]))
 		gate_add(&n->gate, "incomplete", "nothing", "", "", "nothing was measured: the database is an empty file");
 	else if (side_load(&n->now, o->args[0], err))
@@ -399,6 +400,7 @@ static const struct option_def gate_options[] = {
 	{"ratio-margin", "X", "a rise of TTFT over full, in one process, must be larger (default .06)"},
 	{"time-margin", "X", "a rise of TTFT on the same machine must be larger (default .30)"},
 	{"busy", "X", "TTFT itself is not judged where rounds deviate by more than this share of it (default .15)"},
+	{"waited", "X", "nor where threads waited longer for a core (a share of the time; default .10): the ratio then by --time-margin"},
 	{"alpha", "P", "and its p, by Holm over all cells, at most this (default .01)"},
 	{"format", "F", "text (default) or json"},
 	{"alerts", "N", "text: at most so many of a kind (default 10)"},

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const struct verb *const verbs[] = {
-	&verb_run, &verb_status, &verb_report, &verb_export, &verb_ask, &verb_list, &verb_doctor, &verb_bench, &verb_calibrate, &verb_collect, &verb_train, &verb_scores,
+	&verb_run, &verb_status, &verb_report, &verb_export, &verb_ask, &verb_list, &verb_doctor, &verb_bench, &verb_calibrate, &verb_collect, &verb_train, &verb_scores, &verb_continue,
 	&verb_fetch, &verb_score,
 	&verb_merge,
 	&verb_compare,

@@ -100,6 +100,7 @@ static int finish(struct sweep *s, int64_t took_ns, void *user, char err[ERR_LEN
 	fputs(s->sum.notes.len ? s->sum.notes.text : "", stderr);
 	struct paper_wish w = {.paper = r->def->json,
 		.published = paper_published,
+		.suites = paper_suites,
 		.scale = r->scale,
 		.left_out = r->left_out.len ? r->left_out.text : ""};
 	int rc = paper_write(s->store, &w, r->format, &text, err);

@@ -110,6 +110,8 @@ int run_dry(const struct plan *p, bool quiet)
 
 /* ---- the run ---- */
 
+enum { RESTART = -1 }; /* no exit code: the device is lost to this process */
+
 static char *argv_json(const struct options *o)
 {
 	json_t *list = json_pack("[s, s]", "kvbench", o->verb->name);
@@ -125,8 +127,18 @@ static char *argv_json(const struct options *o)
 	return text;
 }
 
-static int begin_run(struct store *store, const struct plan *p, const struct options *o, char run_id[33], char err[ERR_LEN])
+static int is_run(void *user, const struct run_row *r)
 {
+	return !strcmp(r->run_id, user);
+}
+
+/* A run that goes on in this process after the device was lost keeps its id. */
+static int begin_run(struct store *store, const struct plan *p, const struct options *o, struct lost *lost, char run_id[33], char err[ERR_LEN])
+{
+	if (*lost->run_id && store_runs(store, is_run, lost->run_id, err) == 1) {
+		memcpy(run_id, lost->run_id, sizeof lost->run_id);
+		return 0;
+	}
 	struct environment e;
 	char env_id[SHA_LEN];
 	environment_read(&e, p->device, p->threads, p->isa);
@@ -170,11 +182,26 @@ static int sweep_and_finish(struct sweep *s, const struct run_wish *w, char err[
 {
 	int64_t start = clock_ns();
 	int rc = sweep_run(s, err);
-	int code = rc < 0 || sweep_failed(&s->sum) ? EXIT_CELLS_FAILED : EXIT_DONE;
-	if (rc == 1)
+	int code = rc < 0 || rc == SWEEP_GIVEN_UP || sweep_failed(&s->sum) ? EXIT_CELLS_FAILED : EXIT_DONE;
+	if (rc == SWEEP_STOPPED)
 		return fprintf(stderr, "stopped by signal %d; the same command continues\n", (int)signalled), EXIT_TRY_AGAIN;
+	if (rc == SWEEP_LOST)
+		return RESTART;
+	if (rc == SWEEP_GIVEN_UP) {
+		sweep_note(s, "given up: %s; the same command tries what is missing", s->lost.why);
+		rc = 0;
+	}
 	/* the run has ended when the report is written: it says so */
 	return rc || store_run_end(s->store, s->run_id, code, err) || w->finish(s, clock_ns() - start, w->user, err) ? EXIT_CELLS_FAILED : code;
+}
+
+/* The store is closed and the device lost: on in a new process. Returns only when there is none. */
+static int restart(const struct run_wish *w, const struct sweep *s, char err[ERR_LEN])
+{
+	fprintf(stderr, "%s%s is lost to this process: the run goes on in a new one\n", s->sum.notes.len ? s->sum.notes.text : "", s->lost.device);
+	lost_restart(&s->lost, s->run_id, &s->sum, err);
+	fprintf(stderr, "kvbench %s: %s\n", w->options->verb->name, err);
+	return EXIT_CELLS_FAILED;
 }
 
 int run_plan(const struct run_wish *w)
@@ -184,17 +211,21 @@ int run_plan(const struct run_wish *w)
 	struct progress progress = progress_open(w->quiet, STDERR_FILENO);
 	struct sweep s = {.plan = p, .run_id = run_id, .progress = &progress, .stop = stop_asked};
 	catch_signals();
+	lost_open(&s.lost, p, &s.sum);
 	int code = database_open(&s.store, p->db, err);
 	if (!code) {
 		s.present = s.store;
-		code = begin_run(s.store, p, w->options, run_id, err) ? EXIT_CELLS_FAILED : sweep_and_finish(&s, w, err);
-		store_run_end(s.store, run_id, code, *err ? NULL : err);
+		code = begin_run(s.store, p, w->options, &s.lost, run_id, err) ? EXIT_CELLS_FAILED : sweep_and_finish(&s, w, err);
+		if (code != RESTART)
+			store_run_end(s.store, run_id, code, *err ? NULL : err);
 		progress_end(&progress);
 	}
 	if (*err)
 		fprintf(stderr, "kvbench %s: %s\n", w->options->verb->name, err);
-	sweep_free(&s);
 	store_close(s.store);
+	if (code == RESTART)
+		code = restart(w, &s, err);
+	sweep_free(&s);
 	return code;
 }
 

@@ -216,7 +216,7 @@ static int put_group_cells(struct sweep *s, struct sweep_group *g, const char *t
 			.context_tokens = g->length_tokens,
 			.protocol = g->protocol,
 			.mode = mode ? mode : "single",
-			.topology = "cpu",
+			.topology = runner_info(s->runner)->topology,
 			.precision = s->precision,
 			.seed = seed(s, g->task),
 			.measure_version = MEASURE_VERSION,
@@ -476,15 +476,31 @@ static int load_run(struct sweep *s, char err[ERR_LEN])
 	return rc;
 }
 
-/* Opens and plans a load. 0, 1 when the model cannot be had (noted: the next load is tried), -1 when the store failed. */
+/* Once a device was lost, the new process must find it again: neither nothing, nor another one that "auto" falls back to. */
+static bool device_back(struct sweep *s)
+{
+	const char *wish = s->plan->device ? s->plan->device : "auto";
+	char name[DEVICE_NAME_LEN], what[DEVICE_NAME_LEN];
+	if (!*s->lost.device)
+		return true;
+	runner_device_name(wish, name);
+	if (runner_device_usable(wish, what) && !strcmp(name, s->lost.device))
+		return true;
+	err_set(s->lost.why, "%s was lost and cannot be opened again: %s is %s", s->lost.device, name, what);
+	return false;
+}
+
+/* Opens and plans a load. 0, 1 when the model cannot be had (noted: the next load is tried), SWEEP_GIVEN_UP, -1 when the store failed. */
 static int load_begin(struct sweep *s, const struct plan_pair *pair, const char *precision, char err[ERR_LEN])
 {
 	char why[ERR_LEN];
 	if (load_open(s, pair, precision, why)) {
 		sweep_note(s, "%s (%s): %s", pair->target, precision, why);
 		s->sum.loads_failed++;
-		return 1;
+		return device_back(s) ? 1 : SWEEP_GIVEN_UP;
 	}
+	if (!device_back(s))
+		return SWEEP_GIVEN_UP;
 	if (put_model(s, "target", s->target_id, err) ||
 		(pair->proxy && put_model(s, "proxy", s->proxy_id, err)))
 		return -1;
@@ -497,7 +513,7 @@ int sweep_each_load(struct sweep *s, int (*work)(struct sweep *s, char err[ERR_L
 	int rc = 0;
 	for (int i = 0; i < p->n_pairs * p->precisions.n && !rc; i++) {
 		int failed = load_begin(s, &p->pairs[i / p->precisions.n], p->precisions.v[i % p->precisions.n], err);
-		rc = failed < 0 ? -1 : failed ? 0 : work(s, err);
+		rc = failed == 1 ? 0 : failed ? failed : work(s, err);
 		load_close(s);
 	}
 	return rc;
@@ -511,4 +527,5 @@ int sweep_run(struct sweep *s, char err[ERR_LEN])
 void sweep_free(struct sweep *s)
 {
 	strbuf_free(&s->sum.notes);
+	lost_free(&s->lost);
 }

@@ -2,16 +2,25 @@
  *
  * Order: model loads outermost (pair x precision), then groups (task x length x protocol), then contexts. One job a context
  * answers all variants of the group from one prefill. Pairs (question, variant) that the store already has are not asked again:
- * the same command resumes. A failed sample is a row and the sweep goes on; only the store's own failure or a stop ends it. */
+ * the same command resumes. A failed sample is a row and the sweep goes on; only the store's own failure, a stop or a lost device (lost.h)
+ * ends it. */
 #ifndef KVB_SWEEP_H
 #define KVB_SWEEP_H
 
+#include "harness/lost.h"
 #include "harness/plan.h"
 #include "harness/progress.h"
 #include "results/store.h"
 #include "runners/runner.h"
 #include "tasks/task.h"
 
+/* How a sweep, a load, a group or a context ended; -1: the store failed. */
+enum {
+	SWEEP_DONE,
+	SWEEP_STOPPED,
+	SWEEP_LOST,    /* the device is lost to this process: another goes on (lost_restart) */
+	SWEEP_GIVEN_UP /* lost.why */
+};
 enum { MEASURE_VERSION = 1 }; /* of the measuring procedure, part of a cell's identity: raised when a number could change */
 
 struct sweep_work {
@@ -47,6 +56,7 @@ struct sweep {
 	bool (*stop)(void); /* true = give up soon */
 	struct sweep_summary sum;
 	char fault[ERR_LEN]; /* the store's first failure; ends the sweep */
+	struct lost lost;    /* zeroed: a fresh run that will not be gone on with */
 
 	/* the load in hand */
 	struct runner *runner;
@@ -57,7 +67,7 @@ struct sweep {
 	int n_groups;
 };
 
-/* Runs the plan. Returns 0 (look into sum), 1 when stopped, -1 + err when the store failed. */
+/* Runs the plan. Returns SWEEP_* (done: look into sum), -1 + err when the store failed. */
 int sweep_run(struct sweep *s, char err[ERR_LEN]);
 /* Opens and plans every load of the plan in turn and hands it to work (returns as sweep_run does); for the dry run. */
 int sweep_each_load(struct sweep *s, int (*work)(struct sweep *s, char err[ERR_LEN]), char err[ERR_LEN]);
@@ -73,7 +83,7 @@ void sweep_find_missing(
 	const struct sweep *s, const struct sweep_group *g, const struct task_context *c, bool *wanted, struct sweep_work *work);
 int64_t sweep_context_tokens(
 	const struct sweep_group *g, const struct task_context *c); /* a quarter of its bytes where the task fixes none */
-/* Answers what is missing of one context. 0 done, 1 stopped, -1 the store failed (s->fault). */
+/* Answers what is missing of one context. SWEEP_*, -1 the store failed (s->fault). */
 int sweep_context_run(struct sweep *s, const struct sweep_group *g, const struct task_context *c);
 /* A context that cannot be made: one failed row in every cell, in place of its questions. 0, or -1 (s->fault). */
 int sweep_context_failed(struct sweep *s, const struct sweep_group *g, int context, const char *message);

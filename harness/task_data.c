@@ -40,16 +40,33 @@ static bool reads(const char *task, const struct manifest_file *f)
 	return strcmp(f->set, "scbench") || strcmp(end, ".jsonl") || !strcmp(base + 1, own);
 }
 
+/* LongBench reads a task's own rows before data.zip: those nobody knows. */
+static bool has_own_rows(const char *task, const char *path)
+{
+	bool e = !strncmp(task, "longbench-e-", 12), v2 = !strcmp(task, "longbench-v2");
+	const char *name = task + (e ? 12 : 10);
+	if (v2 || strncmp(task, "longbench-", 10))
+		return false;
+	char *here = text_format("%s/%s%s.jsonl", path, name, e ? "_e" : ""),
+	     *below = text_format("%s/data/%s%s.jsonl", path, name, e ? "_e" : "");
+	bool has = file_exists(here) || file_exists(below);
+	free(here);
+	free(below);
+	return has;
+}
+
 void task_data_hint(const char *task, char err[ERR_LEN])
 {
 	const char *set = set_of(task);
-	bool missing = false;
+	char *folder = task_data_path(task, "upstream");
+	bool missing = false, own = folder && has_own_rows(task, folder);
 	for (size_t i = 0; set && i < manifest_count(); i++) {
 		const struct manifest_file *f = manifest_at(i);
 		size_t n = strlen(set);
 		if (!strncmp(f->name, set, n) && f->name[n] == '/' && reads(task, f))
-			missing = missing || !strcmp(manifest_state(f), "missing");
+			missing = missing || (!strcmp(manifest_state(f), "missing") && !(own && strstr(f->name, ".zip")));
 	}
+	free(folder);
 	char hint[64];
 	size_t len = strlen(err), n = (size_t)snprintf(hint, sizeof hint, "; `kvbench fetch %s` gets its data", set ? set : "");
 	if (!missing)
@@ -74,21 +91,6 @@ static const char *state_of(const struct manifest_file *f, const char *path)
 	struct stat st;
 	const char *state = manifest_state(f);
 	return !strcmp(state, "pinned") && f->bytes && !stat(path, &st) && st.st_size != f->bytes ? "unpinned" : state;
-}
-
-/* LongBench reads a task's own rows before data.zip: those nobody knows. */
-static bool has_own_rows(const char *task, const char *path)
-{
-	bool e = !strncmp(task, "longbench-e-", 12), v2 = !strcmp(task, "longbench-v2");
-	const char *name = task + (e ? 12 : 10);
-	if (v2 || strncmp(task, "longbench-", 10))
-		return false;
-	char *here = text_format("%s/%s%s.jsonl", path, name, e ? "_e" : ""),
-	     *below = text_format("%s/data/%s%s.jsonl", path, name, e ? "_e" : "");
-	bool has = file_exists(here) || file_exists(below);
-	free(here);
-	free(below);
-	return has;
 }
 
 const char *task_data_state(const char *task, const char *path)

@@ -95,6 +95,8 @@ struct loading {
 	int n_kept;          /* samples whose kept counts were added up */
 	double *x[N_PHASES]; /* durations of repetitions after warm-up */
 	int n[N_PHASES];
+	double *device[TTFT + 1]; /* the same by the device's clock */
+	int n_device[TTFT + 1];
 };
 
 static bool blank(const char *s)
@@ -234,6 +236,18 @@ static int add_timing(void *user, const struct timing_row *t)
 	return 0;
 }
 
+static int add_device_timing(void *user, const struct timing_row *t)
+{
+	struct loading *l = user;
+	for (int p = 0; p <= TTFT && !t->warmup; p++) {
+		if (strcmp(phase_name[p], t->phase))
+			continue;
+		l->device[p] = mem_grow(l->device[p], (size_t)l->n_device[p] + 1, sizeof(double));
+		l->device[p][l->n_device[p]++] = (double)t->duration_ns;
+	}
+	return 0;
+}
+
 /* Over the raw repetitions: medians of parts need not add up to the median of the whole. */
 static double parts_of_whole(const struct loading *l)
 {
@@ -254,6 +268,10 @@ static void summarise_times(struct loading *l)
 			stats_quantile(l->x[p], l->n[p], .9), l->n[p]};
 		free(l->x[p]);
 	}
+	for (int p = 0; p <= TTFT; p++) {
+		l->c->device_time[p] = stats_quantile(l->device[p], l->n_device[p], .5);
+		free(l->device[p]);
+	}
 }
 
 static int add_memory(void *user, int device, const char *part, int64_t peak_bytes)
@@ -262,6 +280,18 @@ static int add_memory(void *user, int device, const char *part, int64_t peak_byt
 	struct cell *c = l->c;
 	c->memory = mem_grow(c->memory, (size_t)c->n_memory + 1, sizeof *c->memory);
 	c->memory[c->n_memory++] = (struct memory_part){data_keep(l->d, part), device, peak_bytes};
+	return 0;
+}
+
+static int add_fact(void *user, const char *name, int64_t value)
+{
+	struct loading *l = user;
+	if (strcmp(name, "prefill_floor_ns") == 0)
+		l->c->prefill_floor = (double)value;
+	else if (strcmp(name, "second_pass_floor_ns") == 0)
+		l->c->second_pass_floor = (double)value;
+	else
+		l->c->waited = (double)value / 1e6;
 	return 0;
 }
 
@@ -286,7 +316,12 @@ static int load_cell(struct data *d, struct cell *c, struct store *s, const char
 		rc = run ? store_timings_of(s, c->row.cell_id, run, add_timing, &l, err)
 			 : store_timings(s, c->row.cell_id, add_timing, &l, err);
 	if (rc == 0)
+		rc = store_device_timings_of(s, c->row.cell_id, run, add_device_timing, &l, err);
+	if (rc == 0)
 		rc = store_memory(s, c->row.cell_id, add_memory, &l, err);
+	c->prefill_floor = c->second_pass_floor = c->waited = NAN;
+	if (rc == 0)
+		rc = store_facts_of(s, c->row.cell_id, run, add_fact, &l, err);
 	if (run)
 		own_means(c);
 	mean_kept(&l);

@@ -63,9 +63,12 @@ struct cell {
 	double *kept; /* [layers * kv_heads] mean share of the context kept in each head; NULL = not known */
 	double kept_least, kept_most;
 	struct spread time[N_PHASES];
+	double device_time[TTFT + 1]; /* medians of the parts and the whole by the device's own clock; NAN = it has none */
 	double parts_of_whole; /* parts of all repetitions over their times to first token; 1 = nothing is missing */
 	const char *timed_by;  /* the run */
 	int64_t decode_tokens, peak_bytes, kv_before, kv_after;
+	double prefill_floor, second_pass_floor; /* ns: their arithmetic at the machine's measured peak; NAN = not known */
+	double waited; /* threads' time without a core, all together, over the time measured; NAN = not known */
 	struct memory_part *memory; /* where the peak lies; NULL = not recorded */
 	int n_memory;
 	const char *message; /* of the first sample that was not ok; "" */

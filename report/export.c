@@ -21,7 +21,7 @@ struct value {
 	double number;    /* NAN: none */
 	bool whole;       /* printed without a fraction */
 };
-enum { MAX_VALUES = 64 };
+enum { MAX_VALUES = 72 };
 
 struct row {
 	struct value v[MAX_VALUES];
@@ -48,9 +48,13 @@ static void put_times(struct row *r, const struct data *d, const struct cell *c)
 	static const char *const part[N_PHASES] = {"prefill_ns", "score_ns", "select_ns", "compact_ns", "question_ns",
 		"first_token_ns", "ttft_ns", "second_ttft_ns", "decode_ns", "second_pass_ns", "proxy_prefill_ns", "mapper_ns", "wait_ns",
 		"allocate_ns", "gather_ns"};
+	static const char *const device_part[TTFT + 1] = {"prefill_device_ns", "score_device_ns", "select_device_ns", "compact_device_ns",
+		"question_device_ns", "first_token_device_ns", "ttft_device_ns"};
 	put_whole(r, "timed_repetitions", c->time[TTFT].n);
 	for (int p = 0; p < N_PHASES; p++)
 		put_number(r, part[p], c->time[p].median);
+	for (int p = 0; p <= TTFT; p++)
+		put_number(r, device_part[p], c->device_time[p]);
 	put_number(r, "ttft_p10_ns", c->time[TTFT].p10);
 	put_number(r, "ttft_p90_ns", c->time[TTFT].p90);
 	put_number(r, "ttft_of_full", data_ttft_ratio(d, c));

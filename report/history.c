@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static int add_night(void *user, const struct night_row *r)
 {
@@ -147,4 +148,21 @@ void history_free(struct history *h)
 	free(h->alerts);
 	free(h->series);
 	*h = (struct history){0};
+}
+
+const char *night_date(char buf[64], int64_t unix_ms)
+{
+	time_t t = (time_t)(unix_ms / 1000);
+	struct tm tm;
+	gmtime_r(&t, &tm);
+	strftime(buf, 64, "%Y-%m-%d %H:%M", &tm);
+	return buf;
+}
+
+const char *night_outcome(const struct night *n)
+{
+	return n->exit_code == 0   ? "within bounds"
+	       : n->exit_code == 3 ? "regression"
+	       : n->exit_code == 4 ? "incomplete"
+				   : "failed";
 }

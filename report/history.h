@@ -39,5 +39,7 @@ struct history {
 /* The newest `most` nights. Times of other machines than the newest night's are left out of their series. */
 int history_load(struct history *h, struct store *s, int most, char err[ERR_LEN]);
 void history_free(struct history *h);
+const char *night_date(char buf[64], int64_t unix_ms); /* "2026-11-30 01:45" */
+const char *night_outcome(const struct night *n);      /* "within bounds", "regression", "incomplete", "failed" */
 
 #endif

@@ -11,15 +11,6 @@
 
 enum { CHARTS = 24 }; /* series drawn large; all of them stand in the table with a small line */
 
-static const char *date_text(char buf[64], int64_t unix_ms)
-{
-	time_t t = (time_t)(unix_ms / 1000);
-	struct tm tm;
-	gmtime_r(&t, &tm);
-	strftime(buf, 64, "%Y-%m-%d %H:%M", &tm);
-	return buf;
-}
-
 static const char *figure_text(char *buf, const struct series *s, double v)
 {
 	if (strcmp(s->figure, "ttft_ns") == 0)
@@ -64,14 +55,6 @@ static struct svg_scale value_range(const struct series *s)
 	return y;
 }
 
-static const char *outcome(const struct night *n)
-{
-	return n->exit_code == 0   ? "within bounds"
-	       : n->exit_code == 3 ? "regression"
-	       : n->exit_code == 4 ? "incomplete"
-				   : "failed";
-}
-
 static void dots(struct svg_plot *p, const struct history *h, const struct series *s)
 {
 	char when[64], value[64];
@@ -81,9 +64,9 @@ static void dots(struct svg_plot *p, const struct history *h, const struct serie
 		strbuf_printf(p->out, "<g class=\"pt%s\">", n->exit_code == 3 ? " bad" : "");
 		svg_marker(p->out, n->exit_code == 3 ? 3 : 0, svg_at(&p->x, s->night[i]), svg_at(&p->y, s->value[i]),
 			n->exit_code == 3 ? 3.6 : 2.6);
-		strbuf_printf(p->out, "<title>%s, ", date_text(when, n->started_unix_ms));
+		strbuf_printf(p->out, "<title>%s, ", night_date(when, n->started_unix_ms));
 		html_cut(p->out, n->commit, 12);
-		strbuf_printf(p->out, ": %s (%s)</title></g>", figure_text(value, s, s->value[i]), outcome(n));
+		strbuf_printf(p->out, ": %s (%s)</title></g>", figure_text(value, s, s->value[i]), night_outcome(n));
 	}
 	strbuf_puts(p->out, "</g>\n");
 }
@@ -117,9 +100,9 @@ static void series_chart(struct strbuf *out, const struct history *h, const stru
 	int every = h->n_nights > 8 ? (h->n_nights + 5) / 6 : 1;
 	for (int i = 0; i < h->n_nights; i += every) {
 		char before[64] = "";
-		date_text(text, h->nights[i].started_unix_ms);
+		night_date(text, h->nights[i].started_unix_ms);
 		if (i >= every)
-			date_text(before, h->nights[i - every].started_unix_ms);
+			night_date(before, h->nights[i - every].started_unix_ms);
 		bool same_day = strncmp(text, before, 10) == 0; /* then the hour tells them apart */
 		text[10] = 0;
 		svg_text(out, "t", svg_at(&p.x, i), p.y.p0 + 15, "middle", same_day ? text + 11 : text + 5);
@@ -131,7 +114,7 @@ static void series_chart(struct strbuf *out, const struct history *h, const stru
 		const struct night *n = &h->nights[s->night[s->steps[s->n_steps - 1].start]];
 		char change[64], when[64];
 		char *note = text_format(
-			"%s since %s, commit %.10s", change_text(change, s), date_text(when, n->started_unix_ms), n->commit);
+			"%s since %s, commit %.10s", change_text(change, s), night_date(when, n->started_unix_ms), n->commit);
 		svg_label(out, s->worse ? "n warn" : "n", 62, 204, "start", note, 64);
 		free(note);
 	}
@@ -176,10 +159,10 @@ static void night_table(struct report *r)
 	t.n_text = 3;
 	for (int i = h->n_nights - 1; i >= 0; i--) {
 		const struct night *n = &h->nights[i];
-		table_text(&t, date_text(text, n->started_unix_ms));
+		table_text(&t, night_date(text, n->started_unix_ms));
 		snprintf(text, sizeof text, "%.12s", n->commit);
 		table_text(&t, text);
-		table_text(&t, outcome(n))->class = n->exit_code ? "warn" : "";
+		table_text(&t, night_outcome(n))->class = n->exit_code ? "warn" : "";
 		const int counts[] = {n->exit_code, n->regressions, n->notices};
 		for (int k = 0; k < 3; k++) {
 			snprintf(text, sizeof text, "%d", counts[k]);
@@ -213,7 +196,7 @@ static void alert_list(struct report *r)
 	int newest = h->n_nights - 1, n = 0;
 	for (int i = 0; i < h->n_alerts; i++)
 		n += h->alerts[i].night == newest;
-	strbuf_printf(r->out, "<h3>The newest night: %s</h3>\n", outcome(&h->nights[newest]));
+	strbuf_printf(r->out, "<h3>The newest night: %s</h3>\n", night_outcome(&h->nights[newest]));
 	if (n == 0) {
 		strbuf_puts(r->out, "<p class=\"good\">Nothing to report.</p>\n");
 		return;
@@ -259,7 +242,7 @@ static void series_table(struct report *r, const struct series **list)
 		struct table_cell *c = table_number(&t, s->n_steps > 1 ? s->change : NAN, change_text(text, s));
 		c->class = s->worse ? "warn" : "";
 		table_text(&t, s->n_steps > 1
-				       ? date_text(text, h->nights[s->night[s->steps[s->n_steps - 1].start]].started_unix_ms)
+				       ? night_date(text, h->nights[s->night[s->steps[s->n_steps - 1].start]].started_unix_ms)
 				       : "");
 	}
 	report_table(r, &t);

@@ -8,6 +8,7 @@
 #include "report/summary.h"
 #include "report/svg.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,9 +116,34 @@ static void recall_table(struct report *r)
 
 /* ---- recall against time ---- */
 
-static double time_of_full(const struct training *t)
+/* Does a method's cell read this training's file? Its parameters name what it reads: {"files": {kind: first digits of SHA-256}}.
+ */
+static bool reads_weights(const struct cell *c, const struct training *t)
 {
-	return curve_last(training_curve(t, "time_of_full"));
+	json_t *all = json_loads(c->row.method_params, 0, NULL), *sha;
+	const char *kind;
+	bool found = false;
+	json_object_foreach(json_object_get(all, "files"), kind, sha)
+	{
+		const char *digits = json_string_value(sha);
+		found = found || (digits && *digits && strncmp(t->weights_sha256, digits, strlen(digits)) == 0);
+	}
+	json_decref(all);
+	return found;
+}
+
+/* TTFT of the method that a training's file is for, over the full cache's: of its timed cells in this database the one with the
+ * longest context. NAN = none was timed beside the full cache. */
+static double time_of_full(const struct data *d, const struct training *t)
+{
+	const struct cell *best = NULL;
+	for (int i = 0; i < d->n_cells; i++) {
+		const struct cell *c = &d->cells[i];
+		if (strcmp(c->row.method, t->kind) == 0 && !isnan(data_ttft_ratio(d, c)) && reads_weights(c, t) &&
+			(!best || c->row.context_tokens > best->row.context_tokens))
+			best = c;
+	}
+	return best ? data_ttft_ratio(d, best) : NAN;
 }
 
 static const char *times_text(char *buf, double v)
@@ -126,22 +152,43 @@ static const char *times_text(char *buf, double v)
 	return buf;
 }
 
-/* A point for each training or evaluation that has both; nothing for fewer than two. */
-static void time_chart(struct report *r)
+/* One point of the chart. */
+struct timed {
+	const struct training *training;
+	double time, recall;
+};
+
+/* Trainings whose file was timed too, each file once; caller frees. */
+static struct timed *timed_trainings(const struct report *r, int *n)
 {
 	const struct trainings *list = &r->trainings;
-	double lo = 1, hi = 1;
-	int n = 0;
+	struct timed *v = mem_new((size_t)list->n + 1, sizeof *v);
+	*n = 0;
 	for (int i = 0; i < list->n; i++) {
-		double x = time_of_full(&list->v[i]);
-		if (!(x > 0) || isnan(last_at(&list->v[i], "recall", .1)))
-			continue;
-		lo = fmin(lo, x);
-		hi = fmax(hi, x);
-		n++;
+		const struct timed one = {&list->v[i], time_of_full(r->d, &list->v[i]), last_at(&list->v[i], "recall", .1)};
+		bool again = false;
+		for (int k = 0; k < *n; k++)
+			again = again || strcmp(v[k].training->weights_sha256, one.training->weights_sha256) == 0;
+		if (one.time > 0 && !isnan(one.recall) && !again)
+			v[(*n)++] = one;
 	}
-	if (n < 2)
+	return v;
+}
+
+/* Nothing for fewer than two points. */
+static void time_chart(struct report *r)
+{
+	int n;
+	struct timed *v = timed_trainings(r, &n);
+	double lo = 1, hi = 1;
+	for (int i = 0; i < n; i++) {
+		lo = fmin(lo, v[i].time);
+		hi = fmax(hi, v[i].time);
+	}
+	if (n < 2) {
+		free(v);
 		return;
+	}
 	strbuf_puts(r->out, "<h3>Recall against time</h3><div class=\"row wide\">\n");
 	struct svg_plot p = svg_begin(
 		r->out, 500, 300, "recall at r = 0.1", "Recall over time to first token as a multiple of the full cache's");
@@ -149,18 +196,20 @@ static void time_chart(struct report *r)
 	svg_log_ticks(&p, false, times_text);
 	svg_y_ticks(&p, 5);
 	svg_labels(&p, "time to first token, full cache = 1 (log)", "recall");
-	for (int i = 0; i < list->n; i++) {
-		const struct training *t = &list->v[i];
-		double x = time_of_full(t), y = last_at(t, "recall", .1);
-		if (!(x > 0) || isnan(y))
-			continue;
+	for (int i = 0; i < n; i++) {
+		const double x = svg_at(&p.x, v[i].time), y = svg_at(&p.y, v[i].recall);
+		char *title = text_format("%s: %.3f at %.3g× the full cache's time", v[i].training->name, v[i].recall, v[i].time);
 		strbuf_puts(r->out, "<g class=\"s c0\">");
-		svg_marker(r->out, 0, svg_at(&p.x, x), svg_at(&p.y, y), 4);
-		strbuf_puts(r->out, "</g>");
-		svg_label(r->out, "n", svg_at(&p.x, x) + 8, svg_at(&p.y, y) + (n++ % 2 ? 13 : -3), "start", t->name, 22);
+		svg_marker(r->out, 0, x, y, 4);
+		strbuf_puts(r->out, "<title>");
+		html_text(r->out, title);
+		strbuf_puts(r->out, "</title></g>");
+		svg_label(r->out, "n", x + 8, y + (i % 2 ? 13 : -3), "start", v[i].training->name, 22);
+		free(title);
 	}
 	svg_end(&p);
 	strbuf_puts(r->out, "</div>\n");
+	free(v);
 }
 
 /* ---- curves ---- */
@@ -171,8 +220,8 @@ static int chart_of(const char *term)
 	static const struct {
 		const char *prefix;
 		int chart;
-	} known[] = {{"time_of_full", -1}, {"recall@", 1}, {"perhead@", 2}, {"prior@", -1}, {"oracle@", -1}, {"lr", -1},
-		{"loss", 0}, {"L_", 0}, {"kl", 0}, {"KL", 0}, {"valid", 0}, {"val_", 0}};
+	} known[] = {{"recall@", 1}, {"perhead@", 2}, {"prior@", -1}, {"oracle@", -1}, {"lr", -1}, {"loss", 0}, {"L_", 0},
+		{"kl", 0}, {"KL", 0}, {"valid", 0}, {"val_", 0}};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strncmp(term, known[i].prefix, strlen(known[i].prefix)) == 0)
 			return known[i].chart;

@@ -112,6 +112,49 @@ static void headline(struct report *r)
 	strbuf_puts(out, "</div>\n");
 }
 
+/* ---- the night ---- */
+
+/* First lines of what was no notice; the history page has the whole. */
+static void night_alerts(struct strbuf *out, const struct history *h, int night)
+{
+	enum { LISTED = 4 };
+	int n = 0;
+	for (int i = 0; i < h->n_alerts; i++) {
+		const struct night_alert *a = &h->alerts[i];
+		if (a->night != night || strcmp(a->level, "notice") == 0 || ++n > LISTED)
+			continue;
+		strbuf_puts(out, n == 1 ? "<ul class=\"alerts\"><li>" : "<li>");
+		char *line = text_format("%s%s%s: %.*s", a->kind, *a->label ? ": " : "", a->label, (int)strcspn(a->message, "\n"), a->message);
+		html_text(out, line);
+		strbuf_puts(out, "</li>\n");
+		free(line);
+	}
+	strbuf_puts(out, n ? "</ul>\n" : "");
+	if (n > LISTED)
+		strbuf_printf(out, "<p class=\"sub\">and %d more</p>\n", n - LISTED);
+}
+
+/* What is asked first in the morning: did anything break? Of the newest night that was gated. */
+static void night_card(struct report *r)
+{
+	const struct history *h = &r->history;
+	char when[64];
+	if (h->n_nights == 0)
+		return;
+	const struct night *n = &h->nights[h->n_nights - 1];
+	strbuf_printf(r->out, "<article class=\"card night%s\"><h3>Night of %s: %s</h3><p class=\"sub\">", n->exit_code ? " bad" : "",
+		night_date(when, n->started_unix_ms), night_outcome(n));
+	if (n->baseline_version > 0) {
+		strbuf_puts(r->out, "against baseline ");
+		html_text(r->out, n->baseline);
+		strbuf_printf(r->out, ", version %d; ", n->baseline_version);
+	}
+	strbuf_printf(r->out, "%d alert%s, %d notice%s; <a href=\"#history\">all of them, and the nights before</a></p>\n", n->regressions,
+		n->regressions == 1 ? "" : "s", n->notices, n->notices == 1 ? "" : "s");
+	night_alerts(r->out, h, h->n_nights - 1);
+	strbuf_puts(r->out, "</article>\n");
+}
+
 /* ---- loss by method and ratio ---- */
 
 static void loss_cell(struct table *t, const struct report *r, const struct loss *v)
@@ -144,30 +187,49 @@ static double time_of(const struct report *r, int setting, int variant)
 	return loss_at(&r->losses, setting, variant, k)->ttft;
 }
 
+/* Ratios at which any method was measured (the full cache alone has 1); their places in d->ppm into place. */
+static int ratios_with_losses(const struct report *r, int setting, int *ppm, int *place)
+{
+	const struct data *d = r->d;
+	int n = 0;
+	for (int k = 0; k < d->n_ppm; k++) {
+		bool any = false;
+		for (int v = 0; v < d->n_variants; v++)
+			any |= !d->variants[v].full && loss_at(&r->losses, setting, v, k)->panels > 0;
+		if (any) {
+			place[n] = k;
+			ppm[n++] = d->ppm[k];
+		}
+	}
+	return n;
+}
+
 static void loss_table(struct report *r, int setting)
 {
 	const struct data *d = r->d;
+	int *ppm = mem_new((size_t)d->n_ppm + 1, sizeof *ppm), *place = mem_new((size_t)d->n_ppm + 1, sizeof *place);
+	int n = ratios_with_losses(r, setting, ppm, place);
 	const struct cell_row *w = d->panels[d->setting_of[setting]].row;
 	struct table t;
 	char text[64];
 	char *id = text_format("loss-%d", setting), *caption = text_format("Points lost to the full cache, %s", w->protocol);
-	table_begin(&t, id, caption, query_losses(report_scope(r, w, false, false), d->ppm, d->n_ppm));
+	table_begin(&t, id, caption, query_losses(report_scope(r, w, false, false), ppm, n));
 	table_column(&t, "method", "method");
-	for (int k = 0; k < d->n_ppm; k++) {
-		char *name = text_format("loss_points_%g", d->ppm[k] / 1e6);
-		table_column(&t, name, "r = %s", format_ratio(text, d->ppm[k]));
+	for (int k = 0; k < n; k++) {
+		char *name = text_format("loss_points_%g", ppm[k] / 1e6);
+		table_column(&t, name, "r = %s", format_ratio(text, ppm[k]));
 		free(name);
 	}
 	table_column(&t, "ttft_of_full", "first token");
 	for (int v = 0; v < d->n_variants; v++) {
 		bool any = false;
-		for (int k = 0; k < d->n_ppm; k++)
-			any |= loss_at(&r->losses, setting, v, k)->panels > 0;
+		for (int k = 0; k < n; k++)
+			any |= loss_at(&r->losses, setting, v, place[k])->panels > 0;
 		if (!any || d->variants[v].full)
 			continue;
 		table_text(&t, d->variants[v].label);
-		for (int k = 0; k < d->n_ppm; k++)
-			loss_cell(&t, r, loss_at(&r->losses, setting, v, k));
+		for (int k = 0; k < n; k++)
+			loss_cell(&t, r, loss_at(&r->losses, setting, v, place[k]));
 		double ratio = time_of(r, setting, v);
 		snprintf(text, sizeof text, "%.2f×", ratio);
 		table_number(&t, ratio, isnan(ratio) ? "–" : text);
@@ -175,6 +237,8 @@ static void loss_table(struct report *r, int setting)
 	report_table(r, &t);
 	free(id);
 	free(caption);
+	free(ppm);
+	free(place);
 }
 
 /* ---- what ran ---- */
@@ -212,10 +276,6 @@ static void tiles(struct report *r)
 	count_tile(out, t.empty > 0, "answers empty, ended by length", "%d, %d", t.empty, t.length_finish);
 	count_tile(out, s->n_open > 0, s->n_runs == 1 ? "in 1 run" : "in several runs", "%s",
 		s->took_ms ? format_duration(took, s->took_ms / 1e3) : "–");
-	if (r->history.n_nights > 0) {
-		const struct night *n = &r->history.nights[r->history.n_nights - 1];
-		count_tile(out, n->regressions > 0, "alerts of the newest night, notices", "%d, %d", n->regressions, n->notices);
-	}
 	strbuf_puts(out, "</dl>\n");
 }
 
@@ -266,6 +326,7 @@ static void findings(struct report *r)
 
 static void write_summary(struct report *r)
 {
+	night_card(r);
 	headline(r);
 	tiles(r);
 	if (r->d->n_settings > 0) {

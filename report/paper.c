@@ -246,6 +246,31 @@ static void differ_data(const struct meeting *m)
 		true);
 }
 
+/* Some of a task's rows, or rows of which nobody knows whether they are upstream's. */
+static void differ_rows(const struct meeting *m)
+{
+	const struct cell_row *c = &m->cell->row;
+	const json_t *facts = json_object_get(json_object_get(m->p->suites, "tasks"), c->task);
+	int whole = (int)json_integer_value(json_object_get(facts, "contexts"));
+	if (!m->row->score || m->stand_in)
+		return;
+	if (c->planned < whole)
+		reason_add(m->group, m->row, text_format("rows: %d of the task's %d", c->planned, whole), false);
+	if (!strcmp(c->data_state, "unpinned"))
+		reason_add(m->group, m->row, text_copy("rows: unpinned, nobody knows whether they are upstream's"), false);
+}
+
+/* A budget in tokens is another share of every prompt; published: what it is on average. */
+static void differ_budget(const struct meeting *m)
+{
+	int64_t tokens = json_integer_value(json_object_get(m->record, "budget_tokens"));
+	if (tokens)
+		reason_add(m->group, m->row,
+			text_format("budget: a share of each prompt, published: %lld tokens of each, the share is their mean's",
+				(long long)tokens),
+			true);
+}
+
 static void differ_source(const struct meeting *m)
 {
 	const char *why = text_of(m->source, "differs");
@@ -260,7 +285,7 @@ static void differ_note(const struct meeting *m)
 }
 
 static void (*const differences[])(const struct meeting *) = {differ_model, differ_weights, differ_task, differ_length,
-	differ_protocol, differ_topology, differ_template, differ_data, differ_source, differ_note};
+	differ_protocol, differ_topology, differ_template, differ_data, differ_rows, differ_budget, differ_source, differ_note};
 
 /* ---- figures that are no scores ---- */
 
@@ -407,6 +432,8 @@ static char *why_not(const struct paper *p, const struct wanted *w, const char *
 {
 	bool set = strstr(task, ": ") != NULL;
 	int measured = 0;
+	if (!w->ppm)
+		return text_format("%s: the share that was kept is not stated", w->method);
 	size_t i;
 	json_t *one;
 	json_array_foreach(tasks, i, one) measured += any_cell(&p->d, w->target, json_string_value(one), NULL, 0);
@@ -674,6 +701,7 @@ static void paper_free(struct paper *p)
 	free(p->lacks);
 	json_decref(p->about);
 	json_decref(p->published);
+	json_decref(p->suites);
 	data_free(&p->d);
 }
 
@@ -681,6 +709,7 @@ int paper_write(struct store *s, const struct paper_wish *w, const char *format,
 {
 	json_error_t why;
 	struct paper p = {.about = json_loads(w->paper, 0, &why), .scale = w->scale, .left_out = w->left_out};
+	p.suites = w->suites ? json_loads(w->suites, 0, NULL) : NULL;
 	p.published = p.about ? json_loads(w->published, 0, &why) : NULL;
 	int rc = p.published ? data_load(&p.d, s, NULL, err)
 			     : err_set(err, "the paper's figures, line %d: %s", why.line, why.text);

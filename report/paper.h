@@ -12,6 +12,7 @@ struct paper_wish {
 	const char *paper;     /* JSON text: one of harness/papers */
 	const char *published; /* JSON text: harness/papers/published.json */
 	const char *scale;     /* "tiny", "small" or "full" */
+	const char *suites;    /* JSON text: harness/papers/suites.json, how many rows a task has; NULL = not known */
 	const char *left_out;  /* what the plan had to do without, a line each; "" = nothing */
 };
 /* format: "md", "latex" or "html". Appends to out. -1 + err. */

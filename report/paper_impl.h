@@ -35,7 +35,7 @@ struct paper_lack { /* figures of one kind without a counterpart */
 };
 
 struct paper {
-	json_t *about, *published;
+	json_t *about, *published, *suites; /* suites: NULL = not known */
 	const char *title, *scale, *left_out;
 	struct data d;
 	struct paper_group *groups;

@@ -369,6 +369,8 @@ static void compare_speed(struct comparison *c, struct compared *x)
 	x->ratio_known = timed && x->a->full && x->b->full && x->a->full != x->a;
 	x->time_known = timed && c->same_machine;
 	x->ratio.p = x->time.p = NAN;
+	x->waited = fmax(x->a->waited, x->b->waited);
+	x->ratio_margin = x->waited > c->rules.waited ? fmax(c->rules.ratio, c->rules.time) : c->rules.ratio;
 	x->deviation = fmax(deviation(x->a->ttft, x->a->n_ttft), deviation(x->b->ttft, x->b->n_ttft));
 	if (x->ratio_known)
 		x->ratio = stats_speed(rounds_of(x->a, true), rounds_of(x->b, true), SEED);
@@ -431,9 +433,9 @@ static void judge_speeds(struct comparison *c)
 		x->time_p = x->time_known ? adjusted[n++] : NAN;
 		x->ratio_detectable = NAN;
 		if (x->ratio_known)
-			x->ratio_detectable = fmax(c->rules.ratio,
+			x->ratio_detectable = fmax(x->ratio_margin,
 				stats_detectable(hypot(ratio_error(x->a), ratio_error(x->b)), c->rules.alpha / count, .8));
-		x->ratio_verdict = judge(x->ratio.change, x->ratio_p, &c->rules, c->rules.ratio, false);
+		x->ratio_verdict = judge(x->ratio.change, x->ratio_p, &c->rules, x->ratio_margin, false);
 		x->time_verdict = judge(x->time.change, x->time_p, &c->rules, c->rules.time, false);
 	}
 	free(p);

@@ -26,6 +26,7 @@ struct side_cell {
 	const char *timed_by;        /* the run; NULL = not timed */
 	double *ttft;                /* [n_ttft] ns, after warm-up, by repetition */
 	int n_ttft, outliers;        /* of them, by the modified z-score */
+	double waited;               /* threads' time without a core, all together, over the time measured; NAN = not known */
 	const struct side_cell *full; /* the full cache timed in the same process; NULL = none */
 };
 struct side_run {
@@ -58,6 +59,7 @@ struct compare_rules {
 	double score;       /* changes of less are "same"; 0 = no margin */
 	double ratio, time; /* the same of TTFT over full and of TTFT, as shares: .05 = 5 % */
 	double busy;        /* gate: where rounds deviate by more (a share of their median), TTFT itself is not judged */
+	double waited;      /* where threads waited longer for a core (a share of the time): nor there, and the ratio by time's margin */
 };
 enum verdict { SAME, BETTER, WORSE, UNKNOWN }; /* UNKNOWN: nothing shared, or not a number */
 extern const char *const verdict_name[];
@@ -73,6 +75,8 @@ struct compared {
 	bool ratio_known, time_known;  /* time: only where both were timed on one machine */
 	struct speed ratio, time;
 	double deviation;              /* of the rounds' times: 1.4826 MAD / median, of the side where it is larger; 0 = not timed */
+	double waited;                 /* of the side where threads waited more; NAN = of neither known */
+	double ratio_margin;           /* the one that held here */
 	double ratio_p, time_p;        /* Holm-adjusted */
 	double ratio_detectable;       /* the least change of the ratio that would have been told, power .8, as a share */
 	enum verdict ratio_verdict, time_verdict; /* BETTER = faster */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct compare_rules gate_rules = {.alpha = .01, .score = .01, .ratio = .06, .time = .30, .busy = .15};
+const struct compare_rules gate_rules = {.alpha = .01, .score = .01, .ratio = .06, .time = .30, .busy = .15, .waited = .10};
 
 static struct gate_alert *add(
 	struct gate *g, const char *level, const char *kind, const char *cell_id, const char *label, char *message)
@@ -113,7 +113,7 @@ static void judge_speed(struct gate *g, const struct comparison *c, const struct
 		add_cell(g, "incomplete", "timing", x, text_copy("the full cache was not timed in the same process tonight"));
 	if (x->ratio_known)
 		judge_time(g, x, "ttft ratio", &x->ratio, x->ratio_p, x->ratio_verdict, 1, " x full");
-	if (x->time_known && !(x->deviation > c->rules.busy))
+	if (x->time_known && !(x->deviation > c->rules.busy) && !(x->waited > c->rules.waited))
 		judge_time(g, x, "ttft", &x->time, x->time_p, x->time_verdict, 1e6, " ms");
 }
 
@@ -205,7 +205,7 @@ static void note_busy(struct gate *g, const struct comparison *c)
 	double most = 0;
 	int cells = 0;
 	for (int i = 0; i < c->n_cells; i++) {
-		bool busy = c->cells[i].time_known && c->cells[i].deviation > c->rules.busy;
+		bool busy = c->cells[i].time_known && c->cells[i].deviation > c->rules.busy && !(c->cells[i].waited > c->rules.waited);
 		cells += busy;
 		most = busy ? fmax(most, c->cells[i].deviation) : most;
 	}
@@ -215,6 +215,26 @@ static void note_busy(struct gate *g, const struct comparison *c)
 				    "%.0f %%): the "
 				    "machine had other work",
 				cells, 100 * most, 100 * c->rules.busy));
+}
+
+/* Steady other work slows all rounds alike and moves the ratio, too: what waits for a core is not the program. */
+static void note_waiting(struct gate *g, const struct comparison *c)
+{
+	double before = 0, now = 0;
+	int cells = 0;
+	for (int i = 0; i < c->n_cells; i++) {
+		if (!(c->cells[i].waited > c->rules.waited))
+			continue;
+		cells++;
+		before = fmax(before, c->cells[i].a->waited); /* NaN gives way */
+		now = fmax(now, c->cells[i].b->waited);
+	}
+	if (cells > 0)
+		add(g, "notice", "machine", "", "",
+			text_format("threads of %d timed cells waited for a core, all together, up to %.0f %% of the time in the baseline, %.0f %% "
+				    "tonight (more than %.0f %%): the machine had other work. Absolute times are not judged there, "
+				    "ratios by the margin %.0f %%",
+				cells, 100 * before, 100 * now, 100 * c->rules.waited, 100 * fmax(c->rules.ratio, c->rules.time)));
 }
 
 /* Of the cells' least changes that would have been told: the best and the worst. */
@@ -323,6 +343,7 @@ void gate_judge(struct gate *g, const struct comparison *c)
 	judge_unpaired(g, c);
 	note_machines(g, c);
 	note_busy(g, c);
+	note_waiting(g, c);
 	note_power(g, c);
 	note_blind(g, c);
 	gate_sort(g);

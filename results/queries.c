@@ -133,16 +133,21 @@ char *query_times(struct query_scope s)
 {
 	static const char *const phases[] = {"ttft", "prefill", "score", "select", "compact", "question", "first_token",
 		"second_ttft", "decode", "second_pass", "proxy_prefill", "mapper", "wait", "allocate", "gather"};
+	static const char *const floors[] = {"prefill_floor_ns", "second_pass_floor_ns"};
 	struct strbuf b = {0};
 	strbuf_puts(&b,
 		"WITH ranked AS (SELECT *, row_number() OVER (PARTITION BY cell_id, run_id, phase ORDER BY duration_ns) AS k,\n"
-		"  count(*) OVER (PARTITION BY cell_id, run_id, phase) AS n FROM timing WHERE warmup = 0");
+		"  count(*) OVER (PARTITION BY cell_id, run_id, phase) AS n FROM timing WHERE warmup = 0 AND clock = 'host'");
 	where_run(&b, &s, "run_id");
 	strbuf_printf(&b, ")\nSELECT task.name AS task, c.context_tokens, c.protocol, %s, c.retained_ppm / 1e6 AS retained",
 		method_columns);
 	for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
 		strbuf_printf(&b, ",\n  avg(duration_ns) FILTER (WHERE phase = '%s' AND k IN ((n + 1) / 2, n / 2 + 1)) AS %s_ns",
 			phases[i], phases[i]);
+	for (size_t i = 0; i < sizeof floors / sizeof *floors; i++)
+		strbuf_printf(&b,
+			",\n  (SELECT value FROM timing_fact f WHERE f.cell_id = c.cell_id AND f.run_id = r.run_id AND f.name = '%s') AS %s",
+			floors[i], floors[i]);
 	strbuf_printf(&b,
 		",\n  max(peak_bytes) AS peak_bytes, max(kv_bytes_before) AS kv_bytes_before, max(kv_bytes_after) AS "
 		"kv_bytes_after,"

@@ -53,7 +53,7 @@ CREATE TABLE cell (
 	context_tokens INTEGER NOT NULL CHECK (context_tokens >= 0),              -- as requested; 0 = the data's own length
 	protocol TEXT NOT NULL CHECK (protocol IN ('agnostic', 'aware')),         -- aware: pruned with the question in sight
 	mode TEXT NOT NULL CHECK (mode IN ('single', 'multi-turn', 'multi-request')),
-	topology TEXT NOT NULL CHECK (topology IN ('cpu', 'gpu', 'shared', 'dual')),
+	topology TEXT NOT NULL CHECK (replace(replace(topology, 'emulated-', ''), '+offload', '') IN ('cpu', 'gpu', 'shared', 'dual', 'proxy-cpu', 'proxy-gpu')),
 	precision TEXT NOT NULL, seed INTEGER NOT NULL,
 	measure_version INTEGER NOT NULL,                                         -- of the measuring procedure
 	samples_planned INTEGER NOT NULL CHECK (samples_planned >= 0),
@@ -92,6 +92,7 @@ CREATE TABLE sample (
 	kept_total INTEGER NOT NULL, kv_bytes_full INTEGER NOT NULL, kv_bytes_kept INTEGER NOT NULL,
 	oom_bytes INTEGER NOT NULL,                     -- status oom: what was asked for
 	stored_unix_ms INTEGER NOT NULL,
+	oom_free_bytes INTEGER,                         -- and what was free then; NULL = not known
 	PRIMARY KEY (cell_id, sample_id),
 	CHECK ((status = 'ok') = (score IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
@@ -117,6 +118,15 @@ CREATE TABLE memory (
 	part TEXT NOT NULL CHECK (part <> ''),       -- total, weights, kv, activations, scores, proxy, compaction
 	peak_bytes INTEGER NOT NULL CHECK (peak_bytes >= 0),
 	PRIMARY KEY (cell_id, run_id, device, part)
+) STRICT, WITHOUT ROWID;
+
+-- What must be known of a cell's repetitions beside their times. floors: the least a phase can take, its arithmetic at the peak of the
+-- machine, measured in the same process. waited_ppm: how long threads were ready and had no core, all together, of the time measured.
+CREATE TABLE timing_fact (
+	cell_id TEXT NOT NULL REFERENCES cell, run_id TEXT NOT NULL REFERENCES run,
+	name TEXT NOT NULL CHECK (name IN ('prefill_floor_ns', 'second_pass_floor_ns', 'waited_ppm')),
+	value INTEGER NOT NULL CHECK (value >= 0),
+	PRIMARY KEY (cell_id, run_id, name)
 ) STRICT, WITHOUT ROWID;
 
 -- One training of a mapper, a budget table, an importance MLP. A run of many processes (resumed from checkpoints) is one row.

@@ -118,12 +118,23 @@ static int add_timing(void *user, const struct timing_row *t)
 	return 0;
 }
 
+static int add_fact(void *user, const char *name, int64_t value)
+{
+	struct loading *l = user;
+	if (strcmp(name, "waited_ppm") == 0)
+		l->c->waited = (double)value / 1e6;
+	return 0;
+}
+
 static int load_cell(struct side *s, struct side_cell *c, struct store *store, char err[ERR_LEN])
 {
 	struct loading l = {s, c};
 	int rc = store_samples(store, c->row.cell_id, add_sample, &l, err);
 	if (rc == 0)
 		rc = store_timings_of(store, c->row.cell_id, *s->run_id ? s->run_id : NULL, add_timing, &l, err);
+	c->waited = NAN;
+	if (rc == 0)
+		rc = store_facts_of(store, c->row.cell_id, *s->run_id ? s->run_id : NULL, add_fact, &l, err);
 	c->outliers = stats_outliers(c->ttft, c->n_ttft);
 	return rc;
 }

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern const char results_schema_sql[], results_migrate_2_sql[];
+extern const char results_schema_sql[], results_migrate_2_sql[], results_migrate_3_sql[];
 
 enum { APPLICATION_ID = 0x4B56424E }; /* 'KVBN', as in schema.sql */
 
@@ -34,6 +34,7 @@ static const struct {
 	[SAMPLE] = {"sample", "cell_id, sample_id", NULL},
 	[TIMING] = {"timing", "cell_id, run_id, phase, warmup, repetition, clock", NULL},
 	[MEMORY] = {"memory", "cell_id, run_id, device, part", "DO UPDATE SET peak_bytes = max(peak_bytes, excluded.peak_bytes)"},
+	[TIMING_FACT] = {"timing_fact", "cell_id, run_id, name", "DO UPDATE SET value = min(value, excluded.value)"},
 	[TRAINING] = {"training", "training_id", "DO NOTHING"},
 	[TRAINING_STEP] = {"training_step", "training_id, term, step", NULL},
 	[BASELINE] = {"baseline", "name, version", "DO NOTHING"},
@@ -254,7 +255,7 @@ cleanup:
 
 int store_open(struct store **out, const char *path, char err[ERR_LEN])
 {
-	static const char *const steps[] = {results_migrate_2_sql};
+	static const char *const steps[] = {results_migrate_2_sql, results_migrate_3_sql};
 	static const struct store_schema newest = {STORE_VERSION, results_schema_sql, steps};
 	return store_open_schema(out, path, &newest, err);
 }
@@ -551,7 +552,8 @@ int store_put_sample(struct store *s, const struct store_sample *p, char err[ERR
 		REAL("depth", p->depth), COUNT_OR_NULL("needle_token", p->needle_token),
 		COUNT_OR_NULL("needle_char", p->needle_char), TEXT_OR_NULL("kept", kept), INTEGER("kept_total", p->kept_total),
 		INTEGER("kv_bytes_full", p->kv_bytes_full), INTEGER("kv_bytes_kept", p->kv_bytes_kept),
-		INTEGER("oom_bytes", p->oom_bytes), INTEGER("stored_unix_ms", unix_ms())};
+		INTEGER("oom_bytes", p->oom_bytes), INTEGER("stored_unix_ms", unix_ms()),
+		COUNT_OR_NULL("oom_free_bytes", p->oom_bytes ? p->oom_free_bytes : -1)};
 	int rc = store_put_row(s, SAMPLE, f, COUNT(f), err);
 	free(kept);
 	return rc;
@@ -607,36 +609,45 @@ int store_put_memory(struct store *s, const struct store_memory *m, char err[ERR
 	return store_put_row(s, MEMORY, f, COUNT(f), err);
 }
 
+int store_put_fact(struct store *s, const struct store_fact *p, char err[ERR_LEN])
+{
+	struct field f[] = {TEXT("cell_id", p->cell_id), TEXT("run_id", p->run_id), TEXT("name", p->name),
+		INTEGER("value", p->value)};
+	return store_put_row(s, TIMING_FACT, f, COUNT(f), err);
+}
+
 /* ---- reading ---- */
 
-/* First column of the first row of a query with text parameters; the statement is kept in *st. 0 when there is none. */
-static int ask(struct store *s, sqlite3_stmt **st, const char *sql, const char *first, const char *second)
+/* First column of the first row of a query with up to three text parameters; the statement is kept in *st. 0 when there is none. */
+static int ask(struct store *s, sqlite3_stmt **st, const char *sql, const char *first, const char *second, const char *third)
 {
 	if (!*st && sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, st, NULL) != SQLITE_OK)
 		return 0;
 	sqlite3_bind_text(*st, 1, first, -1, SQLITE_STATIC);
 	if (second)
 		sqlite3_bind_text(*st, 2, second, -1, SQLITE_STATIC);
+	if (third)
+		sqlite3_bind_text(*st, 3, third, -1, SQLITE_STATIC);
 	int value = sqlite3_step(*st) == SQLITE_ROW ? sqlite3_column_int(*st, 0) : 0;
 	sqlite3_reset(*st);
 	return value;
 }
 
-bool store_has_sample(struct store *s, const char *cell_id, const char *sample_id)
+bool store_has_sample(struct store *s, const char *cell_id, const char *sample_id, const char *run_id)
 {
 	return ask(s, &s->has_sample,
-		"SELECT 1 FROM sample WHERE cell_id = ?1 AND sample_id = ?2 AND status IN ('ok', 'not-applicable')", cell_id,
-		sample_id);
+		"SELECT 1 FROM sample WHERE cell_id = ?1 AND sample_id = ?2 AND (status IN ('ok', 'not-applicable') OR run_id = ?3)",
+		cell_id, sample_id, run_id ? run_id : "");
 }
 
 /* An expression: repetitions of the run that has most of them. */
 #define MOST_REPETITIONS(cell)                                                                                                   \
 	"(SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM timing t WHERE t.cell_id = " cell                           \
-	" AND phase = 'ttft' AND warmup = 0 GROUP BY run_id))"
+	" AND phase = 'ttft' AND warmup = 0 AND clock = 'host' GROUP BY run_id))"
 
 int store_count_timings(struct store *s, const char *cell_id)
 {
-	return ask(s, &s->count_timings, "SELECT " MOST_REPETITIONS("?1"), cell_id, NULL);
+	return ask(s, &s->count_timings, "SELECT " MOST_REPETITIONS("?1"), cell_id, NULL, NULL);
 }
 
 /* store_read_rows with a second text parameter; a NULL one is NULL in SQL. */
@@ -671,6 +682,7 @@ struct reading {
 	int (*timing)(void *user, const struct timing_row *r);
 	int (*run)(void *user, const struct run_row *r);
 	int (*memory)(void *user, int device, const char *part, int64_t peak_bytes);
+	int (*fact)(void *user, const char *name, int64_t value);
 	int (*setting)(void *user, const char *group, const char *name, const char *value);
 	const char *group;
 	void *user;
@@ -832,23 +844,47 @@ static int timing_each(sqlite3_stmt *st, void *with)
 
 /* An expression: the run whose repetitions stand for cell ?1: ?2, or the one with most (the newest among equals). */
 #define TIMED_RUN                                                                                                                \
-	"coalesce(?2, (SELECT run_id FROM timing JOIN run USING (run_id) WHERE cell_id = ?1 AND phase = 'ttft' AND warmup = 0"   \
+	"coalesce(?2, (SELECT run_id FROM timing JOIN run USING (run_id) WHERE cell_id = ?1 AND phase = 'ttft' AND warmup = 0 AND clock = 'host'" \
 	" GROUP BY run_id ORDER BY count(*) DESC, started_unix_ms DESC, run_id LIMIT 1))"
+
+#define TIMINGS_BY(clock)                                                                                                        \
+	"SELECT run_id, phase, repetition, warmup, duration_ns, tokens, peak_bytes, kv_bytes_before, kv_bytes_after"             \
+	" FROM timing WHERE cell_id = ?1 AND run_id = " TIMED_RUN " AND clock = '" clock "' ORDER BY warmup DESC, repetition, phase"
 
 int store_timings_of(struct store *s, const char *cell_id, const char *run_id, int (*row)(void *user, const struct timing_row *r),
 	void *user, char err[ERR_LEN])
 {
 	struct reading r = {.timing = row, .user = user};
-	return read_rows_of(s,
-		"SELECT run_id, phase, repetition, warmup, duration_ns, tokens, peak_bytes, kv_bytes_before, kv_bytes_after"
-		" FROM timing WHERE cell_id = ?1 AND run_id = " TIMED_RUN " ORDER BY warmup DESC, repetition, phase",
-		cell_id, run_id, timing_each, &r, err);
+	return read_rows_of(s, TIMINGS_BY("host"), cell_id, run_id, timing_each, &r, err);
+}
+
+int store_device_timings_of(struct store *s, const char *cell_id, const char *run_id,
+	int (*row)(void *user, const struct timing_row *r), void *user, char err[ERR_LEN])
+{
+	struct reading r = {.timing = row, .user = user};
+	return read_rows_of(s, TIMINGS_BY("cuda_event"), cell_id, run_id, timing_each, &r, err);
 }
 
 int store_timings(
 	struct store *s, const char *cell_id, int (*row)(void *user, const struct timing_row *r), void *user, char err[ERR_LEN])
 {
 	return store_timings_of(s, cell_id, NULL, row, user, err);
+}
+
+static int fact_each(sqlite3_stmt *st, void *with)
+{
+	struct reading *r = with;
+	struct columns c = {st, 0};
+	const char *name = next_text(&c);
+	return r->fact(r->user, name, next_int(&c));
+}
+
+int store_facts_of(struct store *s, const char *cell_id, const char *run_id, int (*row)(void *user, const char *name, int64_t value),
+	void *user, char err[ERR_LEN])
+{
+	struct reading r = {.fact = row, .user = user};
+	return read_rows_of(s, "SELECT name, value FROM timing_fact WHERE cell_id = ?1 AND run_id = " TIMED_RUN " ORDER BY name", cell_id,
+		run_id, fact_each, &r, err);
 }
 
 static int memory_each(sqlite3_stmt *st, void *with)

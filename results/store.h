@@ -61,7 +61,7 @@ struct store_cell {
 	int64_t context_tokens;           /* requested length; 0 = the data's own */
 	const char *protocol;             /* "agnostic" | "aware" */
 	const char *mode;                 /* "single" | "multi-turn" | "multi-request" */
-	const char *topology;             /* "cpu", "gpu", "shared", "dual" */
+	const char *topology;             /* runner_info: "cpu", "gpu", "shared", "dual", ... */
 	const char *precision;
 	uint64_t seed;
 	int measure_version;              /* version of the measuring procedure */
@@ -92,10 +92,12 @@ struct store_sample {
 	int64_t needle_token, needle_char; /* negative = not counted */
 	const int32_t *kept;              /* [n_kept = layers*kv_heads], may be NULL */
 	int n_kept;
-	int64_t kept_total, kv_bytes_full, kv_bytes_kept, oom_bytes;
+	int64_t kept_total, kv_bytes_full, kv_bytes_kept;
+	int64_t oom_bytes, oom_free_bytes; /* asked for, 0 = memory was not what failed; free then, negative = not known */
 };
 int store_put_sample(struct store *s, const struct store_sample *p, char err[ERR_LEN]); /* own commit; same key again = replaced only if the old one was not "ok" */
-bool store_has_sample(struct store *s, const char *cell_id, const char *sample_id);     /* an "ok" or "not-applicable" row exists */
+/* An "ok" or "not-applicable" row exists, or one of any status that this run wrote (run_id NULL or "": none). */
+bool store_has_sample(struct store *s, const char *cell_id, const char *sample_id, const char *run_id);
 /* New scores of a stored "ok" answer; nothing else of the row changes. also_score NAN = none. */
 int store_put_score(struct store *s, const char *cell_id, const char *sample_id, double score, double also_score, int scorer_version,
 	char err[ERR_LEN]);
@@ -118,6 +120,12 @@ struct store_memory {
 	int64_t peak_bytes;
 };
 int store_put_memory(struct store *s, const struct store_memory *m, char err[ERR_LEN]);
+/* prefill_floor_ns, second_pass_floor_ns, waited_ppm (schema.sql, timing_fact); the least value of a run stays. */
+struct store_fact {
+	const char *cell_id, *run_id, *name;
+	int64_t value;
+};
+int store_put_fact(struct store *s, const struct store_fact *p, char err[ERR_LEN]);
 int store_count_timings(struct store *s, const char *cell_id); /* ttft repetitions that are not warm-up, of the run that has most */
 
 /* ---- reading: plain rows; strings live until the callback returns; a callback's non-zero answer ends the reading and is
@@ -157,7 +165,8 @@ struct score_row {
 	const char *run_id, *prompt_sha256, *answer_ids;
 };
 int store_samples(struct store *s, const char *cell_id, int (*row)(void *user, const struct score_row *r), void *user, char err[ERR_LEN]);
-/* Raw repetitions of one run, the one with most of them (the newest among equals): figures of two processes never mix. */
+/* Raw repetitions by the host's clock of one run, the one with most of them (the newest among equals): figures of two processes never
+ * mix, nor do those of two clocks. */
 struct timing_row {
 	const char *run_id, *phase;
 	int repetition;
@@ -167,6 +176,12 @@ struct timing_row {
 int store_timings(struct store *s, const char *cell_id, int (*row)(void *user, const struct timing_row *r), void *user, char err[ERR_LEN]);
 /* The same of a run that is named; NULL = as store_timings. */
 int store_timings_of(struct store *s, const char *cell_id, const char *run_id, int (*row)(void *user, const struct timing_row *r),
+	void *user, char err[ERR_LEN]);
+/* The parts and the whole of the same repetitions by the device's own clock; none where it has none (the CPU). */
+int store_device_timings_of(struct store *s, const char *cell_id, const char *run_id,
+	int (*row)(void *user, const struct timing_row *r), void *user, char err[ERR_LEN]);
+/* Facts of the run that store_timings_of reads. */
+int store_facts_of(struct store *s, const char *cell_id, const char *run_id, int (*row)(void *user, const char *name, int64_t value),
 	void *user, char err[ERR_LEN]);
 /* Peak bytes by device and part, of the run that store_timings reads. */
 int store_memory(struct store *s, const char *cell_id, int (*row)(void *user, int device, const char *part, int64_t peak_bytes),
@@ -263,7 +278,7 @@ int store_check_identities(
 	struct store *s, int (*bad)(void *user, const char *table, const char *id), void *user, char err[ERR_LEN]);
 
 /* ---- schema versions ---- */
-enum { STORE_VERSION = 2 }; /* user_version of results/schema.sql */
+enum { STORE_VERSION = 3 }; /* user_version of results/schema.sql */
 struct store_schema {
 	int version;
 	const char *create;         /* makes an empty file the newest version */

@@ -64,6 +64,8 @@ static const struct rule {
 		.label = "b.phase || ' ' || b.repetition || ' of run ' || b.run_id", .what = "'duration'"},
 	{"memory", "a.cell_id = b.cell_id AND a.run_id = b.run_id AND a.device = b.device AND a.part = b.part",
 		.settle = "peak_bytes = max(a.peak_bytes, b.peak_bytes)"},
+	{"timing_fact", "a.cell_id = b.cell_id AND a.run_id = b.run_id AND a.name = b.name",
+		.settle = "value = min(a.value, b.value)"},
 	{"training", "a.training_id = b.training_id", .better = "a.ended_unix_ms IS NULL AND b.ended_unix_ms IS NOT NULL",
 		.conflict = "(a.kind, a.name, a.config, a.seed) IS NOT (b.kind, b.name, b.config, b.seed)",
 		.label = "b.training_id", .what = "'its settings'"},

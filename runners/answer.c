@@ -31,6 +31,7 @@ struct answering {
 	struct view *view;        /* [n_variants] */
 	char (*view_error)[ERR_LEN];
 	int *view_flags;
+	int64_t *view_oom;        /* bytes asked for when memory was what failed; else 0 */
 };
 
 static bool wanted(const struct runner_job *job, int q, int v)
@@ -66,10 +67,11 @@ static void answer_emit(const struct answering *a, int q, int v, const struct pr
 	ids_free(&all);
 }
 
-static void answer_failed(const struct answering *a, int q, int v, const struct prompt_question *pq, enum runner_status status, int flags, int64_t oom,
-	const char *message)
+/* oom: bytes asked for in vain; 0 = memory was not what failed. */
+static void answer_failed(const struct answering *a, int q, int v, const struct prompt_question *pq, int flags, int64_t oom, const char *message)
 {
-	struct runner_answer out = {.status = status, .message = message, .flags = flags, .oom_bytes = oom};
+	struct runner_answer out = {.status = oom ? ANSWER_OOM : ANSWER_FAILED, .message = message, .flags = flags, .oom_bytes = oom,
+		.oom_free_bytes = oom ? runner_free_bytes(a->r) : -1};
 	answer_emit(a, q, v, pq, &out);
 }
 
@@ -252,14 +254,16 @@ static int pairs_answer(const struct answering *a, struct pair *p, int n, char e
 		int64_t oom = 0;
 		int taken = batch_fill(a, p + at, n - at, &oom);
 		if (!taken) {
-			answer_failed(a, p[at].question, p[at].variant, p[at].pq, ANSWER_OOM, 0, oom, "no memory for the answer's own cache");
+			err_set(err, "no memory for the answer's own cache: %lld bytes, %lld are free", (long long)oom, (long long)runner_free_bytes(a->r));
+			answer_failed(a, p[at].question, p[at].variant, p[at].pq, 0, oom, err);
 			at++;
 			continue;
 		}
 		rc = batch_answer(a, p + at, taken, err);
+		oom = rc < 0 ? failure_oom(a->r, err) : 0;
 		for (int i = at; i < at + taken; i++) {
 			if (rc < 0 && !p[i].told)
-				answer_failed(a, p[i].question, p[i].variant, p[i].pq, ANSWER_FAILED, 0, 0, err);
+				answer_failed(a, p[i].question, p[i].variant, p[i].pq, 0, oom, err);
 			pair_free(&p[i]);
 		}
 		at += taken;
@@ -270,16 +274,14 @@ static int pairs_answer(const struct answering *a, struct pair *p, int n, char e
 /* Selects for every variant that some question still wants. */
 static void views_make(struct answering *a, const bool *needed)
 {
-	for (int v = 0; v < a->job->n_variants; v++)
-		if (needed[v] && view_make(&a->view[v], a->session, v, a->job->variants[v].retained, &a->view_flags[v], a->view_error[v]) &&
-			!a->view_error[v][0])
+	for (int v = 0; v < a->job->n_variants; v++) {
+		int g = a->session->scoring_of[v];
+		if (!needed[v] || !view_make(&a->view[v], a->session, v, a->job->variants[v].retained, &a->view_flags[v], a->view_error[v]))
+			continue;
+		if (!a->view_error[v][0])
 			err_set(a->view_error[v], "selection failed");
-}
-
-/* Bytes the variant's scorer asked for in vain; 0 = memory was not what failed. */
-static int64_t scoring_oom(const struct session *s, int v)
-{
-	return s->scoring_of[v] < 0 ? 0 : s->scoring_oom[s->scoring_of[v]];
+		a->view_oom[v] = g >= 0 && a->session->scoring_oom[g] ? a->session->scoring_oom[g] : failure_oom(a->r, a->view_error[v]);
+	}
 }
 
 /* All wanted pairs of questions [q0, q1) on one prompt. */
@@ -291,7 +293,7 @@ static int prompt_answer(struct runner *r, const struct runner_job *job, const s
 	struct pair *pairs = mem_new((size_t)nv * (size_t)(q1 - q0), sizeof *pairs);
 	struct session session = {0};
 	struct answering a = {r, job, prompt, &session, mem_new((size_t)nv, sizeof(struct view)), mem_new((size_t)nv, ERR_LEN),
-		mem_new((size_t)nv, sizeof(int))};
+		mem_new((size_t)nv, sizeof(int)), mem_new((size_t)nv, sizeof(int64_t))};
 	for (int q = q0; q < q1; q++)
 		for (int v = 0; v < nv; v++)
 			if (wanted(job, q, v)) {
@@ -306,10 +308,9 @@ static int prompt_answer(struct runner *r, const struct runner_job *job, const s
 	for (int i = 0; i < n && rc != 1; i++) {
 		int v = pairs[i].variant;
 		if (rc < 0)
-			answer_failed(&a, pairs[i].question, v, pairs[i].pq, rc == -2 ? ANSWER_OOM : ANSWER_FAILED, 0, oom, err);
+			answer_failed(&a, pairs[i].question, v, pairs[i].pq, 0, rc == -2 ? oom : failure_oom(r, err), err);
 		else if (a.view_error[v][0])
-			answer_failed(&a, pairs[i].question, v, pairs[i].pq, scoring_oom(&session, v) ? ANSWER_OOM : ANSWER_FAILED, a.view_flags[v],
-				scoring_oom(&session, v), a.view_error[v]);
+			answer_failed(&a, pairs[i].question, v, pairs[i].pq, a.view_flags[v], a.view_oom[v], a.view_error[v]);
 		else
 			pairs[good++] = pairs[i];
 	}
@@ -321,6 +322,7 @@ static int prompt_answer(struct runner *r, const struct runner_job *job, const s
 	free(a.view);
 	free(a.view_error);
 	free(a.view_flags);
+	free(a.view_oom);
 	free(pairs);
 	free(needed);
 	return rc == 1 ? 1 : 0;

@@ -80,7 +80,7 @@ static void bench_peaks(struct bench *b)
 		b->peaks.dot_bf16 = fmax(b->peaks.dot_bf16, p.dot_bf16);
 		b->peaks.read_bytes = fmax(b->peaks.read_bytes, p.read_bytes);
 	}
-	b->peak_flops = device_is_bf16(b->device) && b->peaks.dot_bf16 > b->peaks.fma_f32 ? b->peaks.dot_bf16 : b->peaks.fma_f32;
+	b->peak_flops = peak_flops(b->device, &b->peaks);
 	bench_row(b, "peak fp32 FMA", b->peaks.fma_f32 * 1e-9, "GFLOP/s", NAN, NAN);
 	if (b->peaks.dot_bf16 > 0)
 		bench_row(b, "peak bf16 dot", b->peaks.dot_bf16 * 1e-9, "GFLOP/s", NAN, NAN);

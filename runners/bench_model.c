@@ -23,8 +23,7 @@ struct model_run {
 /* FLOPs of a prefill of t tokens: linear layers, causal attention, LM head of one row. */
 static double prefill_flops(const struct model_config *c, double t)
 {
-	double d = c->head_dim, p = c->layers * (2.0 * c->hidden * c->heads * d + 2.0 * c->hidden * c->kv_heads * d + 3.0 * c->hidden * c->ffn);
-	return 2 * p * t + 2.0 * c->layers * c->heads * d * t * t + 2.0 * c->hidden * c->vocab;
+	return model_prefill_flops(c, t) + 2.0 * c->hidden * c->vocab;
 }
 
 /* One repetition of a figure. The cache must hold `depth` rows before a decoding. */

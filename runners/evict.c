@@ -79,16 +79,22 @@ static int layer_done(void *user, int layer, const struct kv *kv, char err[ERR_L
 	int64_t start = clock_ns();
 	one.layers = 1;
 	one.scores = e->scores;
+	int span = span_begin(e->r, PART_SCORE);
 	if (e->m.scorer->by_layer(&e->s, layer, kv, e->scores, err))
 		return -1;
+	span_end(e->r, span);
+	span = span_begin(e->r, PART_SELECT);
 	int64_t scored = clock_ns();
 	e->out->score_ns += scored - start;
 	int rc = selection_make(&sel, &one, e->budget + layer * e->s.kv_heads, e->protect, err);
 	if (!rc && sel.nan_scores)
 		rc = err_set(err, "%s: %lld scores of layer %d are not a number", e->m.name, (long long)sel.nan_scores, layer);
+	span_end(e->r, span);
+	span = span_begin(e->r, PART_COMPACT);
 	int64_t selected = clock_ns();
 	e->out->select_ns += selected - scored;
 	rc = rc ? rc : layer_keep(e, layer, kv, &sel, err);
+	span_end(e->r, span);
 	e->out->compact_ns += clock_ns() - selected;
 	selection_free(&sel);
 	return rc;
@@ -100,7 +106,9 @@ static int evicting_begin(struct evicting *e, double retained, char err[ERR_LEN]
 	int all = e->s.layers * e->s.kv_heads, flags;
 	int64_t *cap = mem_new((size_t)all, sizeof *cap), start = clock_ns();
 	e->budget = mem_new((size_t)all, sizeof *e->budget);
+	int span = span_begin(e->r, PART_SELECT);
 	int rc = method_budgets(e->budget, &e->m, &e->s, retained, &e->protect, &flags, err);
+	span_end(e->r, span);
 	e->out->select_ns = clock_ns() - start;
 	for (int i = 0; i < all && !rc; i++)
 		cap[i] = e->budget[i] + e->rows - e->s.shape.count;

@@ -6,6 +6,7 @@
 #include "runners/runner_impl.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,11 +287,12 @@ static void prior_judge(const struct prior *p, const float *oracle, int64_t n, s
 	free(level);
 }
 
-/* Every shard of one split: counted into the prior, or judged by it. */
-static int prior_pass(struct runner *r, const struct shards *list, const char *split, struct prior *p,
+/* The shards of one split, `limit` of them at most: counted into the prior, or judged by it. */
+static int prior_pass(struct runner *r, const struct shards *list, const char *split, int limit, struct prior *p,
 	struct runner_trained *judged, char err[ERR_LEN])
 {
-	for (size_t i = 0; i < list->n; i++) {
+	int used = 0;
+	for (size_t i = 0; i < list->n && used < limit; i++) {
 		struct shard s;
 		if (shard_open(&s, list->path[i], err))
 			return -1;
@@ -303,6 +305,7 @@ static int prior_pass(struct runner *r, const struct shards *list, const char *s
 				prior_judge(p, oracle, s.n, judged);
 			else
 				prior_add(p, oracle, s.n, s.context_sha256);
+			used++;
 		}
 		free(oracle);
 		shard_close(&s);
@@ -330,38 +333,78 @@ static void prior_begin(struct runner *r, const struct runner_train *t, const st
 	free(words);
 }
 
+/* Counts the first `contexts` shards of split train (all of them where there are fewer) and judges the count on split eval. NULL
+ * + err. */
+static struct prior *prior_count(
+	struct runner *r, const struct shards *list, int contexts, struct runner_trained *judged, char err[ERR_LEN])
+{
+	struct prior *p = prior_new(r->info.layers, r->info.kv_heads);
+	result_begin(judged);
+	int rc = prior_pass(r, list, "train", contexts, p, NULL, err);
+	if (!rc && !p->contexts)
+		rc = err_set(err, "no shard of split train");
+	if (!rc) {
+		prior_end(p);
+		rc = prior_pass(r, list, "eval", INT_MAX, p, judged, err);
+	}
+	for (int i = 0; i < TRAINED_RATIOS && judged->eval_contexts; i++)
+		judged->floor[i] /= judged->eval_contexts;
+	memcpy(judged->recall, judged->floor, sizeof judged->recall);
+	if (!rc)
+		return p;
+	prior_free(p);
+	return NULL;
+}
+
+static void prior_tell(const struct runner_train *t, int64_t contexts, const struct runner_trained *judged)
+{
+	for (int i = 0; i < TRAINED_RATIOS && t->value && judged->eval_contexts; i++) {
+		char term[32];
+		snprintf(term, sizeof term, "recall@%g", mapper_ratios[i]);
+		t->value(t->user, contexts, term, judged->recall[i]);
+	}
+}
+
+/* Its curve: what 1, 2, 4, ... contexts would have counted, up to all of them. */
+static int prior_curve(struct runner *r, const struct runner_train *t, const struct shards *list, int contexts, char err[ERR_LEN])
+{
+	for (int n = 1; n < contexts; n *= 2) {
+		struct runner_trained judged;
+		struct prior *p = prior_count(r, list, n, &judged, err);
+		if (!p)
+			return -1;
+		prior_tell(t, n, &judged);
+		prior_free(p);
+	}
+	return 0;
+}
+
 int runner_train_head_prior(struct runner *r, const struct runner_train *t, struct runner_trained *out, char err[ERR_LEN])
 {
 	struct shards list = {0};
-	struct prior *p = prior_new(r->info.layers, r->info.kv_heads);
+	struct prior *p = NULL;
 	char *path = NULL;
 	int64_t start = clock_ns();
 	result_begin(out);
-	int rc = shards_list(&list, t->folder, err) || prior_pass(r, &list, "train", p, NULL, err) ? -1 : 0;
-	if (!rc && !p->contexts)
-		rc = err_set(err, "%s: no shard of split train", t->folder);
-	if (!rc) {
-		prior_end(p);
-		prior_begin(r, t, p);
-		rc = prior_pass(r, &list, "eval", p, out, err);
-	}
-	for (int i = 0; i < TRAINED_RATIOS && out->eval_contexts && !rc; i++) {
-		out->floor[i] /= out->eval_contexts;
-		out->recall[i] = out->floor[i];
-	}
-	if (!rc && !(path = trained_target(t->out_folder ? t->out_folder : r->calibration_folder, "head-prior",
-			     r->info.model_sha256, NULL, err)))
-		rc = -1;
-	if (!rc)
-		rc = prior_write(p, path, r->info.model_sha256, t->made_by ? t->made_by : "", err) ||
-				     sha256_file(path, out->sha256, err)
-			     ? -1
-			     : 0;
+	int rc = -1;
+	if (shards_list(&list, t->folder, err) || !(p = prior_count(r, &list, INT_MAX, out, err)))
+		goto done;
+	prior_begin(r, t, p);
+	if (prior_curve(r, t, &list, p->contexts, err))
+		goto done;
+	prior_tell(t, p->contexts, out);
+	if (!(path = trained_target(
+		      t->out_folder ? t->out_folder : r->calibration_folder, "head-prior", r->info.model_sha256, NULL, err)))
+		goto done;
+	rc = prior_write(p, path, r->info.model_sha256, t->made_by ? t->made_by : "", err) || sha256_file(path, out->sha256, err)
+		     ? -1
+		     : 0;
 	out->contexts = p->contexts;
 	out->parameters = (int64_t)p->layers * p->kv_heads * (1 + PRIOR_RATIOS);
 	out->train_ns = clock_ns() - start;
 	out->kind = text_copy("head-prior");
 	out->path = path;
+done:
 	prior_free(p);
 	shards_free(&list);
 	return rc;

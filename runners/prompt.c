@@ -103,7 +103,10 @@ void prompt_free(struct prompt *p)
 
 void prompt_context_sha256(const struct prompt *p, char out[SHA_LEN])
 {
-	sha256_hex(p->ids.v + p->prefix, (size_t)p->context * sizeof *p->ids.v, out);
+	if (*p->named)
+		memmove(out, p->named, SHA_LEN);
+	else
+		sha256_hex(p->ids.v + p->prefix, (size_t)p->context * sizeof *p->ids.v, out);
 }
 
 void prompt_question_free(struct prompt_question *pq)

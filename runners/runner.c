@@ -148,6 +148,18 @@ static void info_fill_proxy(struct runner *r)
 	i->proxy_threads = r->proxy->threads;
 }
 
+static void topology_fill(struct runner *r)
+{
+	const char *target = device_name(r->device), *proxy = r->proxy ? device_name(r->proxy->device) : NULL;
+	bool on_gpu = strcmp(target, "cpu"), proxy_on_gpu = proxy && strcmp(proxy, "cpu");
+	const char *plain = on_gpu && proxy_on_gpu ? strcmp(target, proxy) ? "dual" : "shared"
+			    : on_gpu		   ? proxy ? "proxy-cpu" : "gpu"
+						   : proxy_on_gpu ? "proxy-gpu" : "cpu";
+	bool emulated = !strncmp(target, "emulated", 8) || (proxy && !strncmp(proxy, "emulated", 8));
+	snprintf(r->info.topology, sizeof r->info.topology, "%s%s%s", emulated ? "emulated-" : "", plain,
+		device_offloads(r->device) || (r->proxy && device_offloads(r->proxy->device)) ? "+offload" : "");
+}
+
 static void info_fill(struct runner *r)
 {
 	const struct model_config *c = model_config(r->model);
@@ -176,6 +188,7 @@ static void info_fill(struct runner *r)
 	i->threads = device_threads(r->device);
 	i->trained_folder = r->calibration_folder;
 	info_fill_proxy(r);
+	topology_fill(r);
 }
 
 char *calibration_default(void)
@@ -203,6 +216,7 @@ static int device_start(struct runner *r, const struct runner_options *o, char e
 	if (need > r->info.memory_limit_bytes)
 		return err_set(err, "%s needs %lld bytes for weights and scratch; the limit is %lld (--memory)", r->path, (long long)need,
 			(long long)r->info.memory_limit_bytes);
+	device_reserve(r->device, need);
 	return 0;
 }
 
@@ -232,6 +246,7 @@ void runner_close(struct runner *r)
 {
 	if (!r)
 		return;
+	spans_free(r);
 	trained_store_free(r->weights);
 	proxy_close(r->proxy);
 	forward_close(r->forward);
@@ -244,9 +259,10 @@ void runner_close(struct runner *r)
 	free(r);
 }
 
-bool runner_lost(const struct runner *r)
+const char *runner_lost(const struct runner *r)
 {
-	return device_failure(r->device) == DEVICE_STICKY || (r->proxy && device_failure(r->proxy->device) == DEVICE_STICKY);
+	const char *lost = device_lost(r->device);
+	return lost || !r->proxy ? lost : device_lost(r->proxy->device);
 }
 
 const struct runner_info *runner_info(const struct runner *r)
@@ -344,13 +360,20 @@ struct runner_estimate runner_estimate(const struct runner *r, int64_t tokens, c
 		.proxy_bytes = r->proxy ? i->proxy_weight_bytes + forward_scratch_bytes(model_config(r->proxy->model), r->proxy->device, device_pass_rows(r->proxy->device)) +
 						  proxy_pass_bytes(r->proxy, tokens) : 0,
 		.limit_bytes = i->memory_limit_bytes};
-	e.total_bytes = e.weights_bytes + e.kv_bytes + e.scratch_bytes + e.scores_bytes + e.variants_bytes + e.proxy_bytes;
+	e.total_bytes = e.weights_bytes + kv_device_bytes_for(r->device, i->layers, i->kv_heads, i->head_dim, tokens) + e.scratch_bytes + e.scores_bytes + e.variants_bytes + e.proxy_bytes;
 	return e;
 }
 
 int64_t runner_bytes(const struct runner *r)
 {
 	return device_bytes(r->device) + (r->proxy ? device_bytes(r->proxy->device) : 0);
+}
+
+int64_t runner_free_bytes(const struct runner *r)
+{
+	int64_t left = r->info.memory_limit_bytes - runner_bytes(r), there = device_free_bytes(r->device);
+	left = there >= 0 && there < left ? there : left;
+	return left > 0 ? left : 0;
 }
 
 int64_t runner_peak_bytes(const struct runner *r)

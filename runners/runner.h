@@ -34,12 +34,16 @@ void runner_device_name(const char *device, char name[DEVICE_NAME_LEN]);
 
 int runner_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN]);
 void runner_close(struct runner *r); /* NULL is fine */
-/* A device of the runner is lost to this process (a GPU's sticky error): nothing will work here any more, a new process may. */
-bool runner_lost(const struct runner *r);
+/* The error that lost a device of the runner to this process (a GPU's sticky error): nothing will work here any more, a new process may.
+ * NULL = none is lost. */
+const char *runner_lost(const struct runner *r);
 
 struct runner_info {
 	char name[128];          /* last part of the path */
 	const char *path, *arch, *dtype, *chat_template, *device, *isa;
+	/* Where target and proxy run, and what of it can change bits or times: "cpu"; "gpu" (no proxy); both on one GPU "shared", on two "dual";
+	 * one of them on the CPU "proxy-cpu", "proxy-gpu". "+offload": caches on the host (kv_offload). "emulated-": no GPU at all. */
+	char topology[32];
 	char isa_why[128];       /* why this kernel path was chosen */
 	const char *model_sha256, *tokenizer_sha256, *template_sha256;
 	int64_t params, weight_bytes, kv_bytes_per_token, max_positions, memory_limit_bytes;
@@ -128,7 +132,7 @@ struct runner_answer { /* everything is borrowed for the time of the callback */
 	const int32_t *kept;       /* [layers*kv_heads] context entries kept, counted in the cache itself */
 	int64_t kept_total;        /* sum of kept; context_tokens*layers*kv_heads = all */
 	int64_t kv_bytes_full, kv_bytes_kept;
-	int64_t oom_bytes;         /* with ANSWER_OOM: what was asked for */
+	int64_t oom_bytes, oom_free_bytes; /* with ANSWER_OOM: what was asked for and what was free then (negative = not known) */
 };
 
 struct runner_job {
@@ -163,6 +167,9 @@ struct runner_counters runner_counters(const struct runner *r);
 
 /* ---- timing: the true pipeline of one variant from an empty cache; shares nothing with runner_answer ---- */
 
+struct runner_device_time { /* the same seven by the device's own clock, from marks in the target's queue */
+	int64_t prefill_ns, score_ns, select_ns, compact_ns, question_ns, first_token_ns, ttft_ns;
+};
 struct runner_timing { /* ns on the monotonic clock; ttft = sum of the six parts within 2 % (measured on its own) */
 	int64_t prefill_ns, score_ns, select_ns, compact_ns, question_ns, first_token_ns, ttft_ns;
 	int64_t second_ttft_ns;    /* a second question on the pruned cache: its prefill + first token */
@@ -175,9 +182,29 @@ struct runner_timing { /* ns on the monotonic clock; ttft = sum of the six parts
 	int64_t proxy_peak_bytes, proxy_after_bytes; /* on the proxy's device, weights included; after: when it has scored. 0 = none */
 	int context_tokens;
 	int64_t kept_total;
+	double prefill_flops, second_pass_flops; /* arithmetic they need: model_prefill_flops; of a second pass over the model, 0 = none */
+	struct runner_device_time device; /* ttft 0 = the device has no clock of its own (the CPU) */
 };
 /* One repetition for job->questions[0] and variant v (compact() is physical here). status as in an answer. */
 int runner_time(struct runner *r, const struct runner_job *job, int v, int decode_tokens, struct runner_timing *out, char err[ERR_LEN]);
+/* FLOP/s of the target's device in its precision, the best of some rounds (CPU: about a second): what the arithmetic above is set
+ * against. 0 = not known (an emulated device). */
+double runner_peak_flops(struct runner *r);
+
+/* ---- continuing: a text's last tokens read from the cache that each variant pruned, beside the full cache ---- */
+struct runner_continuation { /* one variant; means over the given tokens but the first, nats */
+	int variant;
+	enum runner_status status;
+	const char *message;     /* why, when not OK; "" else */
+	int context_tokens, tokens; /* what was pruned; tokens compared */
+	int64_t kept_total;
+	double kl;               /* KL divergence of the next token's distribution from the full cache's */
+	double nll, agree;       /* of the text's own next token; share of tokens whose best one is the full cache's */
+};
+/* Prunes the job's context without its last `tokens` ids, then feeds those. Questions play no part. done: each variant once, at the end.
+ * 0, 1 = stopped, -1 + err. */
+int runner_continue(struct runner *r, const struct runner_job *job, int tokens,
+	void (*done)(void *user, const struct runner_continuation *c), char err[ERR_LEN]);
 
 /* What a context of n tokens would need, before anything is allocated. */
 struct runner_estimate {

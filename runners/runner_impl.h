@@ -21,6 +21,7 @@ struct runner {
 	struct forward *forward;
 	struct proxy *proxy;              /* NULL = none */
 	struct trained_store *weights;
+	struct spans *spans;              /* NULL until something is timed on a device with a clock */
 	struct runner_info info;
 	struct runner_counters counters;
 	char *path, *proxy_path, *calibration_folder;
@@ -31,12 +32,15 @@ struct runner {
 
 /* Where trained files and calibrated tables live unless a runner is told otherwise: beside the user's other caches. Caller frees. */
 char *calibration_default(void);
+/* Of linear layers: bf16 products where weights are bf16 and the machine is quicker so. */
+double peak_flops(const struct device *d, const struct device_peaks *p);
 
 /* ---- prompt.c ---- */
 /* The ids of one context and of each of its questions. aware questions go into the prompt; what is fed after pruning is the rest. */
 struct prompt {
 	struct ids ids;              /* prefix, context (, question text with the aware protocol) */
 	int prefix, context, after;
+	char named[SHA_LEN];         /* the context's name where it is not its own ids' (a cut text's: the whole text's); "" else */
 };
 struct prompt_question {
 	struct ids fed;              /* ids fed on the pruned cache */
@@ -55,6 +59,17 @@ struct repeat_ids {
 int prompt_repeat(struct runner *r, bool chat, struct repeat_ids *store, struct repeat_prompt *out, char err[ERR_LEN]);
 void repeat_ids_free(struct repeat_ids *s);
 
+/* ---- spans.c ---- */
+/* Parts of a timed pipeline by the device's own clock; WHOLE is all of them. Spans may lie in one another. */
+enum part { PART_PREFILL, PART_SCORE, PART_SELECT, PART_COMPACT, PART_QUESTION, PART_WHOLE };
+struct spans;
+void spans_start(struct runner *r); /* a repetition begins; nothing where the device has no clock */
+void spans_stop(struct runner *r);
+int span_begin(struct runner *r, enum part part); /* between the two; else nothing */
+void span_end(struct runner *r, int span); /* of span_begin; -1 is fine */
+int64_t spans_ns(struct runner *r, enum part part); /* sum of the part's spans, 0 = none. Synchronises */
+void spans_free(struct runner *r);
+
 /* ---- session.c ---- */
 /* One context, prefilled once and scored once by each distinct scorer of the variants. */
 struct session {
@@ -72,6 +87,7 @@ struct session {
 	struct repeat_ids repeat_store;
 	struct repeat_prompt repeat;
 	int64_t prefill_ns, score_ns; /* scoring inside the prefill counts as score */
+	int64_t second_pass_ns;      /* of score_ns: finish() of scorers that run the model once more */
 	struct proxy_pass *pass;     /* the proxy's run, if a scorer needs one */
 	char context_sha256[SHA_LEN];
 };
@@ -93,8 +109,11 @@ struct view {
 int view_make(struct view *out, const struct session *s, int variant, double retained, int *flags, char err[ERR_LEN]);
 void view_free(struct view *v);
 
-/* What the runner's devices hold now, the proxy's too. */
+/* What the runner's devices hold now, the proxy's too; what is left of the limit, or of the device where that is less. */
 int64_t runner_bytes(const struct runner *r);
+int64_t runner_free_bytes(const struct runner *r);
+/* The bytes asked for when this message tells of a device's memory; else 0. */
+int64_t failure_oom(const struct runner *r, const char *message);
 /* Bytes of a context's session: cache, scores, index lists. */
 int64_t session_bytes(const struct runner *r, int64_t tokens, int n_scorers, int n_views);
 

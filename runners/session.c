@@ -13,15 +13,22 @@ struct watched {
 	int scoring;
 };
 
+int64_t failure_oom(const struct runner *r, const char *message)
+{
+	const struct device *d[2] = {r->device, r->proxy ? r->proxy->device : NULL};
+	int64_t asked = 0;
+	for (int i = 0; i < 2; i++)
+		if (d[i] && device_oom(d[i], &asked) && strstr(message, device_error(d[i])))
+			return asked;
+	return 0;
+}
+
 /* A scorer's failure: its sentence, and the bytes asked for when the device ran out of memory. */
 static void scoring_failed(struct session *s, int i, const char *what)
 {
-	struct device *d = s->r->device;
-	int64_t asked = 0;
 	if (!s->scoring_error[i][0])
 		err_set(s->scoring_error[i], "%s could not %s", s->scorer[i]->name, what);
-	if (device_oom(d, &asked) && strstr(s->scoring_error[i], device_error(d)))
-		s->scoring_oom[i] = asked;
+	s->scoring_oom[i] = failure_oom(s->r, s->scoring_error[i]);
 }
 
 static int watched_layer(void *user, const struct layer_rows *rows, char err[ERR_LEN])
@@ -31,8 +38,10 @@ static int watched_layer(void *user, const struct layer_rows *rows, char err[ERR
 	if (s->scoring_error[w->scoring][0])
 		return 0; /* it failed on an earlier layer; the other scorers go on */
 	int64_t start = clock_ns();
+	int span = span_begin(s->r, PART_SCORE);
 	if (s->scorer[w->scoring]->observe(&s->scoring[w->scoring], rows, s->scoring_error[w->scoring]))
 		scoring_failed(s, w->scoring, "observe the prefill");
+	span_end(s->r, span);
 	s->score_ns += clock_ns() - start;
 	(void)err;
 	return 0;
@@ -66,7 +75,7 @@ static void scoring_share(struct session *s, const struct runner_job *job, int v
 	struct runner *r = s->r;
 	*g = (struct scoring){.forward = r->forward, .kv = s->kv, .ids = p->ids.v, .repeat = &s->repeat, .params = m->params,
 		.model_sha256 = r->info.model_sha256, .proxy_sha256 = r->info.proxy_sha256, .context_sha256 = s->context_sha256,
-		.calibration_folder = r->calibration_folder, .weights = r->weights, .stop = job->stop,
+		.calibration_folder = r->calibration_folder, .weights = r->weights, .rank_there = true, .stop = job->stop,
 		.stop_user = job->user, .layers = r->info.layers, .kv_heads = r->info.kv_heads};
 	prompt_shape_for(m, p->prefix, p->context, p->after, &g->shape);
 	char hex[SHA_LEN];
@@ -88,7 +97,7 @@ static int64_t cache_rows(const struct runner *r, int64_t tokens)
 int64_t session_bytes(const struct runner *r, int64_t tokens, int n_scorers, int n_views)
 {
 	int64_t rows = cache_rows(r, tokens); /* a scorer holds its scores and, while it works, as many sums on the device */
-	return kv_bytes_for(r->device, r->info.head_dim, rows) + rows * 2 * (int64_t)sizeof(float) * n_scorers + rows * (int64_t)sizeof(int32_t) * n_views;
+	return kv_device_bytes_for(r->device, r->info.layers, r->info.kv_heads, r->info.head_dim, tokens) + rows * 2 * (int64_t)sizeof(float) * n_scorers + rows * (int64_t)sizeof(int32_t) * n_views;
 }
 
 struct kv *cache_uniform(struct device *d, int layers, int kv_heads, int head_dim, int64_t tokens)
@@ -193,6 +202,7 @@ static int proxy_end(struct session *s, const struct runner_job *job)
 /* 1 = stopped; a scorer that fails leaves its sentence and the others go on. */
 static int session_score(struct session *s, const struct runner_job *job)
 {
+	int span = span_begin(s->r, PART_SCORE);
 	if (proxy_end(s, job))
 		return 1;
 	for (int i = 0; i < s->n_scoring; i++) {
@@ -205,8 +215,11 @@ static int session_score(struct session *s, const struct runner_job *job)
 		if (rc)
 			scoring_failed(s, i, "finish");
 		s->r->counters.scorer_passes++;
-		s->score_ns += clock_ns() - start;
+		int64_t took = clock_ns() - start;
+		s->score_ns += took;
+		s->second_pass_ns += s->scorer[i]->flops ? took : 0;
 	}
+	span_end(s->r, span);
 	return 0;
 }
 
@@ -227,6 +240,7 @@ int session_open(struct session *s, struct runner *r, const struct runner_job *j
 		else
 			scoring_share(s, job, v, p);
 	int64_t need = session_bytes(r, (int64_t)p->ids.n, s->n_scoring, s->n_methods), free_bytes = r->info.memory_limit_bytes - runner_bytes(r);
+	device_reserve(r->device, need + need / 8); /* an eighth for what lives beside it: tails, lists */
 	need += s->pass ? proxy_pass_bytes(r->proxy, (int64_t)p->ids.n) : 0;
 	if (need > free_bytes || !(s->kv = cache_new(r, (int64_t)p->ids.n))) {
 		*oom = need;
@@ -252,6 +266,7 @@ void session_close(struct session *s)
 	for (int i = 0; i < s->n_scoring; i++) {
 		if (s->scorer[i]->end)
 			s->scorer[i]->end(&s->scoring[i]);
+		scores_drop(&s->scoring[i]);
 		free(s->scoring[i].scores);
 	}
 	for (int v = 0; v < s->n_methods; v++)
@@ -337,7 +352,7 @@ int view_make(struct view *out, const struct session *s, int variant, double ret
 		out->rows += len[i];
 	}
 	if (!(out->kept = kept_new(s->r->device, info->layers, info->kv_heads, len, (const int32_t *const *)rows))) {
-		err_set(err, "%s: no memory for the index lists", s->method[variant].name);
+		err_set(err, "%s: index lists: %s", s->method[variant].name, device_error(s->r->device));
 		goto done;
 	}
 	rc = 0;

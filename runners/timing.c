@@ -2,10 +2,11 @@
  *
  * Measured window: from token ids on the host to the first new token id on the host: prefill, scoring (a second pass included),
  * selection, physical compaction, the question's own prefill on the pruned cache, LM head of the first token. Outside: tokenising, the
- * answer's own cache, the release of the full one, later tokens. Asking for the full cache's memory belongs to
+ * answer's own cache, the release of the full one, later tokens. On a device with a clock of its own the parts are measured by that one too. Asking for the full cache's memory belongs to
  * prefill. Scoring that happens inside the prefill's layers counts as scoring. */
 #include "runners/runner_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,22 @@ static struct kv *compact(struct runner *r, const struct kv *full, const struct 
 		}
 	queue_sync(forward_queue(r->forward));
 	return kv;
+}
+
+/* The same parts by the device's clock: what lies inside the prefill is taken off it, the first token off the question. */
+static void device_parts(struct runner *r, bool by_layer, struct runner_device_time *t)
+{
+	int64_t prefill = spans_ns(r, PART_PREFILL), question = spans_ns(r, PART_QUESTION);
+	t->score_ns = spans_ns(r, PART_SCORE);
+	t->select_ns = spans_ns(r, PART_SELECT);
+	t->compact_ns = spans_ns(r, PART_COMPACT);
+	t->first_token_ns = r->spans ? forward_head_device_ns(r->forward) : 0;
+	int64_t inside = t->score_ns + (by_layer ? t->select_ns + t->compact_ns : 0);
+	t->prefill_ns = prefill > inside ? prefill - inside : 0; /* a clock of half a microsecond */
+	t->question_ns = question > t->first_token_ns ? question - t->first_token_ns : 0;
+	t->ttft_ns = spans_ns(r, PART_WHOLE);
+	if (!t->ttft_ns)
+		*t = (struct runner_device_time){0}; /* no clock, or a mark that could not be made */
 }
 
 /* The time since `mark` into *ns; returns now. Parts are laps of one clock, so that nothing falls between two of them. */
@@ -78,10 +95,13 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 		err_set(err, "no memory for the answer's own cache");
 		goto done;
 	}
-	start = clock_ns();
 	bool by_layer = evict_applies(&one);
+	spans_start(r);
+	start = clock_ns();
+	int whole = span_begin(r, PART_WHOLE), span = span_begin(r, PART_PREFILL);
 	if (by_layer ? evict_prefill(&early, r, &one, &prompt, err) : session_open(&s, r, &one, &prompt, NULL, &oom, err))
 		goto done;
+	span_end(r, span);
 	mark = lap(start, &out->prefill_ns);
 	out->score_ns = s.score_ns;
 	for (int i = 0; i < s.n_scoring; i++)
@@ -97,25 +117,33 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 		out->compact_ns = early.compact_ns;
 		out->prefill_ns -= early.score_ns + early.select_ns + early.compact_ns;
 	} else {
+		span = span_begin(r, PART_SELECT);
 		if (view_make(&view, &s, 0, one.variants->retained, &flags, err))
 			goto done;
+		span_end(r, span);
 		mark = lap(mark, &out->select_ns);
 	}
 	if (view.kept) {
+		span = span_begin(r, PART_COMPACT);
 		if (!(pruned = compact(r, s.kv, view.kept))) {
 			err_set(err, "compaction: %s", device_error(r->device));
 			goto done;
 		}
+		span_end(r, span);
 		mark = lap(mark, &out->compact_ns);
 	}
+	span = span_begin(r, PART_QUESTION);
 	const struct kv *context = by_layer ? early.kv : pruned ? pruned : s.kv;
 	int64_t pos0 = (int64_t)prompt.ids.n;
 	if (question_run(r, context, tail, &pq.fed, pos0, &next, err))
 		goto done;
+	span_end(r, span);
+	span_end(r, whole);
 	mark = lap(mark, &out->question_ns);
 	out->first_token_ns = forward_head_ns(r->forward);
 	out->question_ns -= out->first_token_ns;
 	out->ttft_ns = mark - start;
+	device_parts(r, by_layer, &out->device);
 	out->proxy_peak_bytes = s.pass ? device_peak_bytes(r->proxy->device) : 0;
 	out->proxy_after_bytes = s.pass ? device_bytes(r->proxy->device) : 0;
 	out->peak_bytes = device_peak_bytes(r->device) + out->proxy_peak_bytes;
@@ -123,6 +151,10 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 	out->kv_bytes_after = kv_bytes(context);
 	out->kept_total = by_layer ? early.kept_total : view.kept_total;
 	out->context_tokens = prompt.context;
+	out->prefill_flops = model_prefill_flops(forward_config(r->forward), (double)prompt.ids.n);
+	out->second_pass_ns = s.second_pass_ns;
+	for (int i = 0; i < s.n_scoring; i++)
+		out->second_pass_flops += s.scorer[i]->flops ? s.scorer[i]->flops(&s.scoring[i]) : 0;
 	kv_truncate(tail, 0);
 	mark = clock_ns();
 	if (question_run(r, context, tail, &pq.fed, pos0, &next, err))
@@ -133,6 +165,7 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 	lap(mark, &out->decode_ns);
 	rc = 0;
 done:
+	spans_stop(r);
 	kv_free(tail);
 	kv_free(pruned);
 	view_free(&view);
@@ -141,4 +174,23 @@ done:
 	prompt_question_free(&pq);
 	prompt_free(&prompt);
 	return rc;
+}
+
+double peak_flops(const struct device *d, const struct device_peaks *p)
+{
+	return device_is_bf16(d) && p->dot_bf16 > p->fma_f32 ? p->dot_bf16 : p->fma_f32;
+}
+
+double runner_peak_flops(struct runner *r)
+{
+	enum { ROUNDS = 3 };
+	double best = 0;
+	if (!strncmp(r->info.topology, "emulated", 8))
+		return 0; /* there are hours in one product of its size */
+	for (int i = 0; i < ROUNDS; i++) {
+		struct device_peaks p;
+		device_peaks(r->device, &p);
+		best = fmax(best, peak_flops(r->device, &p));
+	}
+	return best;
 }

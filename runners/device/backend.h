@@ -28,6 +28,8 @@ enum profile_op { /* names: profile.c */
 	PROFILE_ROPE,
 	PROFILE_COPY,
 	PROFILE_ARGMAX,
+	PROFILE_TOPK,
+	PROFILE_POOL,
 	PROFILE_KV_APPEND,
 	PROFILE_KV_GATHER,
 	PROFILE_ATTENTION,
@@ -54,11 +56,14 @@ struct device {
 	int pass_rows;     /* rows of one pass through a model that suit it */
 	bool low_priority; /* of its queues */
 	int64_t host_cache_from; /* K or V of so many bytes lives in the host's memory and is not counted; 0 = never */
+	int staged_layers;       /* of such a cache, held on the device at a time */
+	int64_t caches;          /* made so far */
 	bool bf16;
 	struct pool *pool;                /* host loops; the CPU's operations too */
 	int64_t limit, bytes, peak_bytes; /* limit 0 = none */
 	char error[ERR_LEN];
 	enum device_failure failure;
+	const char *lost; /* the error that lost the device to this process; NULL = it is not. Lives as long as the program */
 	int64_t oom_bytes, oom_free; /* of the last failure, when memory was what failed */
 	bool profiling;
 	struct profile_count profile[PROFILE_OPS];
@@ -82,6 +87,7 @@ struct weight {
 struct kv { /* row r of (l, h): k + (first[l*heads + h] + r) * head_dim elements, v the same */
 	struct device *d;
 	int layers, heads, head_dim;
+	int64_t serial;             /* no other cache of the device has or had it */
 	int64_t *cap, *len, *first; /* [layers*heads] */
 	void *k, *v;                /* fp32 or bf16; the device's memory */
 	int64_t bytes;              /* of k and v each */
@@ -109,9 +115,11 @@ struct backend {
 	int64_t (*scratch_bytes)(const struct device *d, int64_t max_k);
 	void (*peaks)(struct device *d, struct device_peaks *p);
 
-	/* Raw memory, 64-byte aligned; NULL = refused. device.c counts it. cache: K and V, which may live elsewhere. */
+	/* Raw memory, 64-byte aligned; NULL = refused. device.c counts it. cache: K and V, which may live elsewhere. free waits for what was
+	 * queued before. */
 	void *(*alloc)(struct device *d, int64_t bytes, bool cache);
 	void (*free)(struct device *d, void *p, int64_t bytes, bool cache);
+	void (*reserve)(struct device *d, int64_t bytes);                            /* device_reserve; NULL = means nothing here */
 	int64_t (*free_bytes)(struct device *d);                                     /* -1 = not known */
 	int (*upload)(struct device *d, void *dst, const void *host, int64_t bytes); /* done when it returns */
 
@@ -159,6 +167,11 @@ struct backend {
 		int64_t col, int64_t rows, int64_t cols);
 	int (*gather_rows)(struct queue *q, struct tensor *out, const struct tensor *x, const int32_t *rows, int64_t n);
 	int (*argmax)(struct queue *q, const struct tensor *x, int64_t cols, int64_t rows, int32_t *out);
+	int (*topk)(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const int64_t *k,
+		int32_t *const *out, int64_t *nan);
+	int (*top_counts)(
+		struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, int64_t k, int64_t *counts);
+	int (*pool)(struct queue *q, struct tensor *out, const struct tensor *x, int g, int64_t cols, const struct pool_rule *rule);
 	int (*attention)(struct queue *q, int layer, const struct attn_seq *seqs, int n, struct tensor *out,
 		const struct tensor *x, int64_t qcol, int heads, struct tensor *lse);
 	int (*attn_lse)(struct queue *q, int layer, const struct key_set *keys, const struct tensor *x, int64_t row0,

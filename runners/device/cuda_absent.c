@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-static const char WHY[] = "this program was built without CUDA (no nvcc on PATH)";
+static const char WHY[] = "this program was built without CUDA (no nvcc where it was built)";
 
 static bool absent_usable(int index, char what[DEVICE_WHAT])
 {

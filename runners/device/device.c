@@ -40,12 +40,15 @@ static void *alloc(struct device *d, int64_t bytes, bool cache)
 {
 	bytes = counted(bytes);
 	bool host = cache && cache_on_host(d, bytes);
+	enum device_failure before = d->failure;
+	d->failure = DEVICE_FINE;
 	void *p = !host && d->limit && bytes > d->limit - d->bytes ? NULL : d->backend->alloc(d, bytes, cache);
 	if (!p) {
-		if (d->failure != DEVICE_STICKY)
+		if (d->failure == DEVICE_FINE) /* else the backend said what else it was */
 			fail_memory(d, bytes);
 		return NULL;
 	}
+	d->failure = before;
 	d->bytes += host ? 0 : bytes;
 	if (d->bytes > d->peak_bytes)
 		d->peak_bytes = d->bytes;
@@ -75,6 +78,12 @@ void *device_alloc_cache(struct device *d, int64_t bytes)
 void device_free_cache(struct device *d, void *p, int64_t bytes)
 {
 	release(d, p, bytes, true);
+}
+
+void device_reserve(struct device *d, int64_t bytes)
+{
+	if (d->backend->reserve && bytes > 0 && (!d->limit || bytes <= d->limit - d->bytes))
+		d->backend->reserve(d, counted(bytes));
 }
 
 /* ---- by name ---- */
@@ -190,6 +199,10 @@ bool device_is_bf16(const struct device *d)
 {
 	return d->bf16;
 }
+bool device_offloads(const struct device *d)
+{
+	return d->host_cache_from != 0;
+}
 int64_t device_bytes(const struct device *d)
 {
 	return d->bytes;
@@ -221,6 +234,10 @@ const char *device_error(const struct device *d)
 enum device_failure device_failure(const struct device *d)
 {
 	return d->failure;
+}
+const char *device_lost(const struct device *d)
+{
+	return d->lost;
 }
 int64_t device_scratch_bytes(const struct device *d, int64_t max_k)
 {

@@ -54,9 +54,14 @@ const char *device_isa_why(const struct device *d);
 int device_threads(const struct device *d);
 void device_use_threads(struct device *d, int n); /* from the next operation on only so many take part; 0 = all */
 bool device_is_bf16(const struct device *d);
+bool device_offloads(const struct device *d); /* kv_offload, where it has a meaning */
 int64_t device_bytes(const struct device *d);        /* allocated now; without caches that live on the host (kv_offload) */
 int64_t device_peak_bytes(const struct device *d);
 void device_peak_reset(struct device *d);            /* peak = now */
+/* So many bytes will be allocated soon: a GPU takes them in one block, in which they then lie side by side, at offsets that depend on the
+ * requests alone. A block stays until nothing in it is used and another is reserved. A wish: what it does not hold is asked for piece by
+ * piece. device_bytes counts what is allocated, not what is reserved. */
+void device_reserve(struct device *d, int64_t bytes);
 int64_t device_free_bytes(struct device *d);         /* what the device itself still has; -1 = its memory is the host's */
 void device_limit(struct device *d, int64_t bytes);  /* sets memory_bytes anew */
 int device_pass_rows(const struct device *d);        /* rows of one pass through a model that suit it */
@@ -72,6 +77,7 @@ enum device_failure {
 	DEVICE_STICKY   /* the device is lost to this process: every later call fails the same way */
 };
 enum device_failure device_failure(const struct device *d); /* of the last failure */
+const char *device_lost(const struct device *d); /* name of the error that made it sticky ("cudaErrorIllegalAddress"); NULL = not lost */
 /* Host loops (scorers): runs fn(arg, i) for i in [0,n) on the device's thread pool; returns when all are done. */
 void device_parallel(struct device *d, int64_t n, void (*fn)(void *arg, int64_t i), void *arg);
 
@@ -133,11 +139,31 @@ int op_gather_rows(struct queue *q, struct tensor *out, const struct tensor *x, 
 /* Largest element of each row, lowest index on ties; NaN anywhere gives -1. Synchronises. */
 int op_argmax(struct queue *q, const struct tensor *x, int64_t cols, int64_t rows, int32_t *out);
 
+/* ---- scores: rows of importances, one a head ----
+ * The common order: higher first, then the lower row, then the lower column; -0 = +0, NaN last. Bits do not depend on the device. */
+/* For each of rows [row0, row0+rows) the best k[r] of columns [col0, col0+cols), 0 <= k[r] <= cols: counted from col0, ascending, to
+ * out[r][0..k[r]). nan[r]: NaN among the columns. k, out, nan: host. Synchronises. */
+int op_topk(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const int64_t *k, int32_t *const *out,
+	int64_t *nan);
+/* counts[r] = how many of the best k of all those rows together lie in row r; 0 <= k <= rows * cols. Host memory. Synchronises. */
+int op_top_counts(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, int64_t k, int64_t *counts);
+struct pool_rule {
+	char kind;      /* 'a' average (zeros outside, the divisor stays size), 'm' maximum, 'n' none; along the columns, stride 1 */
+	int size;       /* odd */
+	bool group_max; /* largest of a group's rows instead of their mean */
+	bool pool_first; /* before the group is made one */
+	float divisor;  /* of every element, first of all */
+};
+/* Columns [0, cols) of x [groups * g rows] / divisor, pooled, g rows made one: out [groups, >= cols], which keeps its other columns. */
+int op_pool(struct queue *q, struct tensor *out, const struct tensor *x, int g, int64_t cols, const struct pool_rule *rule);
+
 /* ---- KV memory ---- */
 /* cap[layers*heads] rows each; lengths start at 0. */
 struct kv *kv_new(struct device *d, int layers, int heads, int head_dim, const int64_t *cap);
 void kv_free(struct kv *kv);
 int64_t kv_bytes_for(const struct device *d, int head_dim, int64_t total_rows); /* bytes of K and V of so many rows over all (layer, head) */
+/* What a cache of `tokens` rows for each (layer, head) takes of the device itself: all of it, or what kv_offload streams it through. */
+int64_t kv_device_bytes_for(const struct device *d, int layers, int heads, int head_dim, int64_t tokens);
 int64_t kv_bytes(const struct kv *kv);                       /* of the rows in use */
 int64_t kv_len(const struct kv *kv, int layer, int head);
 void kv_truncate(struct kv *kv, int64_t len);                /* every (layer, head) back to at most len rows: answers are cut away again */

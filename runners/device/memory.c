@@ -77,6 +77,12 @@ int64_t kv_bytes_for(const struct device *d, int head_dim, int64_t total_rows)
 	return 2 * total_rows * head_dim * kv_element(d);
 }
 
+int64_t kv_device_bytes_for(const struct device *d, int layers, int heads, int head_dim, int64_t tokens)
+{
+	int64_t layer = kv_bytes_for(d, head_dim, tokens * heads), all = layer * layers;
+	return cache_on_host(d, round_up(all / 2, 64)) ? layer * d->staged_layers : all;
+}
+
 struct kv *kv_new(struct device *d, int layers, int heads, int head_dim, const int64_t *cap)
 {
 	int n = layers * heads;
@@ -85,6 +91,7 @@ struct kv *kv_new(struct device *d, int layers, int heads, int head_dim, const i
 		.layers = layers,
 		.heads = heads,
 		.head_dim = head_dim,
+		.serial = ++d->caches,
 		.cap = mem_new((size_t)n, 8),
 		.len = mem_new((size_t)n, 8),
 		.first = mem_new((size_t)n, 8)};

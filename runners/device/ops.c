@@ -272,6 +272,55 @@ int op_argmax(struct queue *q, const struct tensor *x, int64_t cols, int64_t row
 	return profile_end(q, PROFILE_ARGMAX, begin, 0, row_bytes(1, rows, cols), rc);
 }
 
+/* ---- scores ---- */
+
+int op_topk(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const int64_t *k,
+	int32_t *const *out, int64_t *nan)
+{
+	if (!has_rows(x, row0, rows) || !has_cols(x, col0, cols) || cols > INT32_MAX)
+		return device_fail(q->d, "op_topk: rows [%lld, +%lld), columns [%lld, +%lld) of %lld x %lld", (long long)row0,
+			(long long)rows, (long long)col0, (long long)cols, (long long)x->rows, (long long)x->cols);
+	for (int64_t r = 0; r < rows; r++) {
+		if (k[r] < 0 || k[r] > cols)
+			return device_fail(q->d, "op_topk: the best %lld of %lld", (long long)k[r], (long long)cols);
+		nan[r] = 0;
+	}
+	if (rows == 0 || cols == 0)
+		return 0;
+	int64_t begin = profile_begin(q);
+	int rc = q->d->backend->topk(q, x, row0, rows, col0, cols, k, out, nan);
+	return profile_end(q, PROFILE_TOPK, begin, 0, row_bytes(1, rows, cols), rc);
+}
+
+int op_top_counts(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, int64_t k, int64_t *counts)
+{
+	if (!has_rows(x, row0, rows) || !has_cols(x, col0, cols) || (rows > 0 && cols > INT32_MAX / rows) || k < 0 || k > rows * cols)
+		return device_fail(q->d, "op_top_counts: the best %lld of rows [%lld, +%lld), columns [%lld, +%lld) of %lld x %lld",
+			(long long)k, (long long)row0, (long long)rows, (long long)col0, (long long)cols, (long long)x->rows,
+			(long long)x->cols);
+	memset(counts, 0, (size_t)rows * sizeof *counts);
+	if (rows == 0 || cols == 0 || k == 0)
+		return 0;
+	int64_t begin = profile_begin(q);
+	int rc = q->d->backend->top_counts(q, x, row0, rows, col0, cols, k, counts);
+	return profile_end(q, PROFILE_TOPK, begin, 0, row_bytes(1, rows, cols), rc);
+}
+
+int op_pool(struct queue *q, struct tensor *out, const struct tensor *x, int g, int64_t cols, const struct pool_rule *rule)
+{
+	if (out->operand || x->operand || out == x || g < 1 || x->rows % g || out->rows < x->rows / g || !has_cols(out, 0, cols) ||
+		!has_cols(x, 0, cols))
+		return device_fail(q->d, "op_pool: %lld columns of %lld rows in groups of %d do not fit", (long long)cols,
+			(long long)x->rows, g);
+	if (!strchr("amn", rule->kind) || rule->size < 1 || rule->size % 2 == 0)
+		return device_fail(q->d, "op_pool: no pooling '%c' of %d", rule->kind, rule->size);
+	if (x->rows == 0 || cols == 0)
+		return 0;
+	int64_t begin = profile_begin(q);
+	int rc = q->d->backend->pool(q, out, x, g, cols, rule);
+	return profile_end(q, PROFILE_POOL, begin, 0, row_bytes(1, x->rows + x->rows / g, cols), rc);
+}
+
 int op_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int heads, int d, double *sum,
 	double *outer)
 {

@@ -23,6 +23,7 @@ struct forward {
 	double mscale;
 	int max_rows;
 	int64_t calls, head_ns;
+	struct event *head[2]; /* around the same work, on the device's clock */
 	/* scratch, overwritten by each layer; [max_rows, ...] */
 	struct tensor *x;        /* [., D] residual stream */
 	struct tensor *h;        /* [., D] normed input; an operand */
@@ -109,6 +110,11 @@ int forward_open(struct forward **out, struct model *m, struct device *d, int ma
 	f->inv_freq = mem_new((size_t)f->config.head_dim / 2, sizeof *f->inv_freq);
 	model_rope(&f->config, f->inv_freq, &f->mscale);
 	scratch_table(&f->config, max_rows, t);
+	for (int i = 0; i < 2; i++)
+		if (!f->queue || !(f->head[i] = event_new(d))) {
+			device_failed(f, "forward: a queue", err);
+			goto fail;
+		}
 	if (weights_load(&f->weights, m, f->queue, err))
 		goto fail;
 	for (int i = 0; i < SCRATCH_COUNT; i++)
@@ -132,6 +138,8 @@ void forward_close(struct forward *f)
 	for (int i = 0; i < SCRATCH_COUNT; i++)
 		tensor_free(*scratch_at(f, &t[i]));
 	weights_free(&f->weights);
+	event_free(f->head[0]);
+	event_free(f->head[1]);
 	queue_free(f->queue);
 	free(f->inv_freq);
 	free(f);
@@ -171,6 +179,12 @@ int64_t forward_calls(const struct forward *f)
 int64_t forward_head_ns(const struct forward *f)
 {
 	return f->head_ns;
+}
+
+int64_t forward_head_device_ns(const struct forward *f)
+{
+	int64_t ns = 0;
+	return event_elapsed(f->head[0], f->head[1], &ns) ? 0 : ns;
 }
 
 /* ---- one pass: every layer for the rows of some pieces ---- */
@@ -298,6 +312,8 @@ static int pass_head(struct pass *p, int32_t *next, float *logits)
 	const struct model_config *c = &f->config;
 	struct queue *q = f->queue;
 	int64_t start = clock_ns();
+	if (queue_event_record(q, f->head[0]))
+		return -1;
 	for (int i0 = 0; i0 < p->n; i0 += HEAD_ROWS) {
 		int n = p->n - i0 < HEAD_ROWS ? p->n - i0 : HEAD_ROWS;
 		int32_t best[HEAD_ROWS];
@@ -314,7 +330,7 @@ static int pass_head(struct pass *p, int32_t *next, float *logits)
 		}
 	}
 	f->head_ns = clock_ns() - start;
-	return 0;
+	return queue_event_record(q, f->head[1]);
 }
 
 static int pass_run(struct pass *p, int32_t *next, float *logits, char err[ERR_LEN])

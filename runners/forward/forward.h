@@ -76,6 +76,7 @@ struct forward_by_layer {
 int forward_prefill_by_layer(struct forward *f, const int32_t *ids, int64_t n, const struct forward_by_layer *w, char err[ERR_LEN]);
 
 int64_t forward_calls(const struct forward *f);   /* forward_run calls so far (a prefill counts its chunks) */
+int64_t forward_head_device_ns(const struct forward *f); /* the same by the device's clock; 0 = not known. Synchronises */
 int64_t forward_head_ns(const struct forward *f); /* final norm + LM head + argmax of the latest call that had them */
 
 #endif

@@ -15,6 +15,7 @@
 
 struct ada_task {
 	struct allocation *a;
+	bool counted;        /* budget holds each layer's counts already: the device made them */
 	_Atomic bool failed; /* layers run on several threads */
 };
 
@@ -52,6 +53,16 @@ static float *changed_scores(struct slices s, int64_t b, bool normalise, int64_t
 	return out;
 }
 
+/* Entries of each head that compat=kvpress lifts above all. */
+static int64_t safe_each(const struct allocation *a)
+{
+	int64_t held = a->protect.first + a->protect.last, b = a->keep - held;
+	int64_t safe = strcmp(param_compat(a->params), "kvpress") == 0
+			       ? (int64_t)trunc((double)a->keep * param_real(a->params, "alpha")) - held
+			       : 0;
+	return safe < 0 ? 0 : safe < b ? safe : b;
+}
+
 static void share_layer(void *arg, int64_t l)
 {
 	struct ada_task *task = arg;
@@ -61,9 +72,8 @@ static void share_layer(void *arg, int64_t l)
 	int64_t held = a->protect.first + a->protect.last, b = a->keep - held, *budget = a->budget + l * a->kv_heads;
 	struct slices s = candidates(a, (int)l * a->kv_heads, a->kv_heads);
 	bool kvpress = strcmp(compat, "kvpress") == 0, normalise = param_bool(a->params, "normalise");
-	int64_t safe = kvpress ? (int64_t)trunc((double)a->keep * alpha) - held : 0;
+	int64_t safe = safe_each(a);
 	float *own = NULL;
-	safe = safe < 0 ? 0 : safe < b ? safe : b;
 	if (normalise || safe > 0) {
 		own = changed_scores(s, b, normalise, safe);
 		if (!own) {
@@ -73,7 +83,8 @@ static void share_layer(void *arg, int64_t l)
 		s.scores = own;
 		s.stride = s.len;
 	}
-	top_counts(NULL, s, a->kv_heads * b, budget);
+	if (!task->counted)
+		top_counts(NULL, s, a->kv_heads * b, budget);
 	if (strcmp(compat, "adakv") == 0) {
 		for (int c = 0; c < a->kv_heads; c++) {
 			double cap = rint((double)budget[c] * (1 - alpha) + trunc((double)b * alpha));
@@ -93,7 +104,12 @@ static void share_layer(void *arg, int64_t l)
 
 static int allocate(struct allocation *a, char err[ERR_LEN])
 {
-	struct ada_task task = {.a = a};
+	struct ada_task task = {
+		.a = a, .counted = candidates_resident(a) && !param_bool(a->params, "normalise") && safe_each(a) == 0};
+	int64_t b = a->keep - a->protect.first - a->protect.last;
+	for (int l = 0; l < a->layers && task.counted; l++)
+		if (resident_counts(a, l * a->kv_heads, a->kv_heads, a->kv_heads * b, a->budget + l * a->kv_heads, err))
+			return -1;
 	if (a->device)
 		device_parallel(a->device, a->layers, share_layer, &task);
 	else

@@ -39,6 +39,20 @@ struct slices candidates(const struct allocation *a, int first, int count)
 		a->scores + first * a->n + a->protect.first, count, a->n, a->n - a->protect.first - a->protect.last};
 }
 
+bool candidates_resident(const struct allocation *a)
+{
+	return a->scoring && scores_resident(a->scoring);
+}
+
+int resident_counts(const struct allocation *a, int first, int count, int64_t k, int64_t *counts, char err[ERR_LEN])
+{
+	int64_t len = candidates(a, first, count).len;
+	k = k < 0 ? 0 : k < count * len ? k : count * len;
+	if (op_top_counts(forward_queue(a->scoring->forward), scores_resident(a->scoring), first, count, a->protect.first, len, k, counts))
+		return err_set(err, "ranking scores: %s", device_error(forward_device(a->scoring->forward)));
+	return 0;
+}
+
 int64_t pooled_keep(const struct allocation *a, int64_t heads)
 {
 	if (strcmp(param_compat(a->params), "kvpress") == 0) /* evicts trunc(all * its ratio) of the flattened scores */

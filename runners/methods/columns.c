@@ -57,12 +57,25 @@ int columns_add(struct columns *c, const struct scoring *s, const struct layer_r
 	return 0;
 }
 
+void columns_drop(struct columns *c, int layer)
+{
+	tensor_free(c->sum[layer]);
+	c->sum[layer] = NULL;
+}
+
 int columns_take(struct columns *c, const struct scoring *s, int layer, float *out, char err[ERR_LEN])
 {
 	struct tensor *t = c->sum[layer];
 	if (tensor_read(forward_queue(s->forward), t, 0, tensor_rows(t), out))
 		return err_set(err, "reading column sums, layer %d: %s", layer, device_error(forward_device(s->forward)));
-	tensor_free(t);
-	c->sum[layer] = NULL;
+	columns_drop(c, layer);
+	return 0;
+}
+
+int columns_score(struct columns *c, struct scoring *s, int layer, char err[ERR_LEN])
+{
+	if (scores_take(s, layer, c->sum[layer], err))
+		return -1;
+	columns_drop(c, layer);
 	return 0;
 }

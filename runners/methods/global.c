@@ -10,13 +10,15 @@
 
 static int allocate(struct allocation *a, char err[ERR_LEN])
 {
-	(void)err;
 	int heads = a->layers * a->kv_heads;
 	int64_t held = a->protect.first + a->protect.last;
 	struct slices s = candidates(a, 0, heads);
 	if (strcmp(param_compat(a->params), "kvzip") == 0) {
 		double place = trunc((double)(heads * a->n) * a->retained) - 1 - (double)(held * heads);
 		counts_above(a->device, s, place > 0 ? (int64_t)place : 0, a->budget);
+	} else if (candidates_resident(a)) {
+		if (resident_counts(a, 0, heads, pooled_keep(a, heads) - held * heads, a->budget, err))
+			return -1;
 	} else {
 		top_counts(a->device, s, pooled_keep(a, heads) - held * heads, a->budget);
 	}

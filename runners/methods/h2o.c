@@ -27,7 +27,7 @@ static int observe(struct scoring *s, const struct layer_rows *r, char err[ERR_L
 static int finish(struct scoring *s, char err[ERR_LEN])
 {
 	for (int l = 0; l < s->layers; l++)
-		if (columns_take(s->state, s, l, scores_at(s, l, 0), err))
+		if (columns_score(s->state, s, l, err))
 			return -1;
 	return 0;
 }

@@ -21,6 +21,36 @@ float *scores_at(const struct scoring *s, int layer, int head)
 	return s->scores + ((int64_t)layer * s->kv_heads + head) * s->shape.count;
 }
 
+/* Kept on the device: 4 bytes an entry against the cache's 4 head_dim. Without room for them the host ranks. */
+int scores_take(struct scoring *s, int layer, const struct tensor *t, char err[ERR_LEN])
+{
+	struct device *d = forward_device(s->forward);
+	struct queue *q = forward_queue(s->forward);
+	int64_t n = s->shape.count;
+	if (layer == 0) {
+		scores_drop(s);
+		if (s->rank_there && device_free_bytes(d) >= 0)
+			s->resident = tensor_new(d, (int64_t)s->layers * s->kv_heads, n);
+	}
+	if ((s->resident && op_copy(q, s->resident, (int64_t)layer * s->kv_heads, 0, t, 0, 0, s->kv_heads, n)) ||
+		tensor_read(q, t, 0, s->kv_heads, scores_at(s, layer, 0)))
+		return err_set(err, "reading scores, layer %d: %s", layer, device_error(d));
+	s->resident_layers += s->resident != NULL;
+	return 0;
+}
+
+const struct tensor *scores_resident(const struct scoring *s)
+{
+	return s->resident && s->resident_layers == s->layers ? s->resident : NULL;
+}
+
+void scores_drop(struct scoring *s)
+{
+	tensor_free(s->resident);
+	s->resident = NULL;
+	s->resident_layers = 0;
+}
+
 int64_t rows_total(const struct scoring *s)
 {
 	return s->shape.prefix + s->shape.context + s->shape.after;

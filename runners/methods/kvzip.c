@@ -104,6 +104,7 @@ static void lift_sinks(struct scoring *s)
 {
 	float most = s->scores[0];
 	int64_t n = s->shape.count, all = (int64_t)s->layers * s->kv_heads * n;
+	scores_drop(s);
 	for (int64_t i = 1; i < all; i++)
 		most = s->scores[i] > most ? s->scores[i] : most;
 	for (int64_t i = 0; i < all; i += n)
@@ -151,7 +152,7 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 	}
 	rc = 0;
 	for (int l = 0; l < s->layers && rc == 0; l++)
-		rc = columns_take(p.columns, s, l, scores_at(s, l, 0), err);
+		rc = columns_score(p.columns, s, l, err);
 	if (rc == 0 && kvpress)
 		lift_sinks(s);
 cleanup:
@@ -160,6 +161,22 @@ cleanup:
 	tensor_free(p.lse);
 	free(ids);
 	return rc;
+}
+
+/* Of all chunks: the layers' products over X_b, its attention over the whole cache and itself (causal), and once more its queries
+ * against the keys that are scored. */
+static double flops(const struct scoring *s)
+{
+	const struct model_config *c = forward_config(s->forward);
+	int64_t prefix = s->shape.prefix, n = s->shape.first + s->shape.count - prefix, start, size;
+	double queries = 0, attended = 0, scored = 0;
+	for (int64_t b = 0; kvzip_chunk(n, param_int(s->params, "chunk"), b, &start, &size); b++) {
+		double q = (double)kvzip_repeat_ids(s->repeat, s->ids + prefix, start, size, NULL);
+		queries += q;
+		attended += q * ((double)rows_total(s) + q / 2);
+		scored += q * ((double)(prefix + size) + q / 2);
+	}
+	return 2 * model_linear_weights(c) * queries + c->layers * (double)c->heads * c->head_dim * (4 * attended + 2 * scored);
 }
 
 static const struct param_def defs[] = {
@@ -172,4 +189,5 @@ const struct scorer scorer_kvzip = {.name = "kvzip",
 	.params = defs,
 	.compat = modes,
 	.begin = begin,
-	.finish = finish};
+	.finish = finish,
+	.flops = flops};

@@ -2,24 +2,29 @@
  * Ada-KV with alpha = 0. compat=kvpress evicts the trunc(heads * n * (1-r)) lowest of each layer. */
 #include "runners/methods/parts.h"
 
+static int64_t layer_best(const struct allocation *a)
+{
+	return pooled_keep(a, a->kv_heads) - (a->protect.first + a->protect.last) * a->kv_heads;
+}
+
 static void share_layer(void *arg, int64_t l)
 {
 	struct allocation *a = arg;
-	int64_t held = a->protect.first + a->protect.last, *budget = a->budget + l * a->kv_heads;
-	top_counts(
-		NULL, candidates(a, (int)l * a->kv_heads, a->kv_heads), pooled_keep(a, a->kv_heads) - held * a->kv_heads, budget);
-	for (int c = 0; c < a->kv_heads; c++)
-		budget[c] += held;
+	top_counts(NULL, candidates(a, (int)l * a->kv_heads, a->kv_heads), layer_best(a), a->budget + l * a->kv_heads);
 }
 
 static int allocate(struct allocation *a, char err[ERR_LEN])
 {
-	(void)err;
-	if (a->device)
+	bool resident = candidates_resident(a);
+	if (!resident && a->device)
 		device_parallel(a->device, a->layers, share_layer, a);
-	else
-		for (int l = 0; l < a->layers; l++)
+	for (int l = 0; l < a->layers && (resident || !a->device); l++)
+		if (!resident)
 			share_layer(a, l);
+		else if (resident_counts(a, l * a->kv_heads, a->kv_heads, layer_best(a), a->budget + l * a->kv_heads, err))
+			return -1;
+	for (int i = 0; i < a->layers * a->kv_heads; i++)
+		a->budget[i] += a->protect.first + a->protect.last;
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #ifndef KVB_METHOD_H
 #define KVB_METHOD_H
 
+#include "runners/device/scores.h"
 #include "runners/forward/forward.h"
 #include <jansson.h>
 
@@ -65,10 +66,16 @@ struct scoring {
 	float *scores;                  /* [layers][kv_heads][shape.count], owned by the caller, zeroed before begin() */
 	bool (*stop)(void *user);       /* polled between the forward calls of finish() (KVzip), which then returns 1; NULL = never */
 	void *stop_user;
+	/* The same scores on the device, [layers*kv_heads, shape.count], while resident_layers == layers: where the device's memory is not the
+	 * host's, what is scored there is ranked there. NULL = on the host alone. Only for who asks (rank_there), and then calls scores_drop. */
+	bool rank_there;
+	struct tensor *resident;
+	int resident_layers;
 	void *state;                    /* the scorer's own between begin and end */
 	int layers, kv_heads;           /* of the model, set by the caller: position-only scorers run without a forward */
 	int64_t mapper_ns;              /* out: time in a trained mapper, a part of finish() */
 };
+void scores_drop(struct scoring *s); /* of the device: the host's scores change, or nobody ranks any more */
 /* The path of the file a scorer reads; caller frees. NULL + err: where it was looked for. An allocator gives its own parameters: its
  * scoring may be shared with methods that have others. */
 char *scoring_file(const struct scoring *s, void (*file)(const struct params *p, struct trained_request *q), char err[ERR_LEN]);
@@ -100,6 +107,8 @@ struct scorer {
 	/* Scores of one layer [kv_heads][shape.count] from that layer's K and V alone: with budgets that depend on no score a layer can be
 	 * evicted before the next is computed (evict.c). kv holds that layer only, under its own number. NULL = it needs more. */
 	int (*by_layer)(struct scoring *s, int layer, const struct kv *kv, float *scores, char err[ERR_LEN]);
+	/* Arithmetic (FLOP) of finish() where that runs the model once more: what its time is judged by. NULL = it runs nothing. */
+	double (*flops)(const struct scoring *s);
 	/* May depend on the budget (H2O's recent half). NULL = nothing protected. */
 	struct protection (*protect)(const struct scoring *s, int64_t n_keep);
 };
@@ -178,13 +187,6 @@ int method_budgets(int64_t *budget, const struct plan_method *m, const struct sc
 	char err[ERR_LEN]);
 int selection_make(struct selection *out, const struct scoring *s, const int64_t *budget, struct protection protect, char err[ERR_LEN]);
 void selection_free(struct selection *s);
-
-/* Top k of n scores by the common rule, ascending indices into out[k]; returns the number of NaN met (sorted last). O(n). */
-int64_t top_k(const float *scores, int64_t n, int64_t k, int32_t *out);
-
-/* 1-D pooling along n, odd size, stride 1. avg: zeros outside, divisor stays size. max: in-range entries only. */
-void pool_avg(const float *in, int64_t n, int size, float *out);
-void pool_max(const float *in, int64_t n, int size, float *out);
 
 /* The static head table of kvzip@head (calibrate.c): <folder>/kvzip-head-<model sha256 first 16>.safetensors, tensor "heads" [layers, kv_heads]. */
 int head_table_read(const char *folder, const char *model_sha256, int layers, int kv_heads, float *out, char err[ERR_LEN]);

@@ -21,23 +21,15 @@ int params_set(struct params *p, const char *options_json, const char *compats, 
 bool params_equal(const struct params *a, const struct params *b, const struct param_def *of); /* these, and compat */
 json_t *params_json(const struct params *p);
 
-/* ---- topk.c: the one order of the program: higher score, then lower slice, then lower index; NaN last ---- */
-/* `count` slices of `len` scores, `stride` apart: the heads of one layer, or of all. */
-struct slices {
-	const float *scores;
-	int64_t count, stride, len;
-};
-/* counts[i] = how many of the best k of all slices lie in slice i. d: its threads, or NULL. Returns the number of NaN met. */
-int64_t top_counts(struct device *d, struct slices s, int64_t k, int64_t *counts);
-/* The same for all entries strictly above the score at place `place` (0 = the highest) of the common order. */
-void counts_above(struct device *d, struct slices s, int64_t place, int64_t *counts);
-
 /* ---- budget.c ---- */
 /* Integers with sum `total` nearest to raw[] >= 0 (whose sum is total): floors, then the largest remainders, ties to the lower
  * index. */
 void share_out(const double *raw, int n, int64_t total, int64_t *out);
 /* The scores that compete: heads [first, first+count) without their protected entries. */
 struct slices candidates(const struct allocation *a, int first, int count);
+/* Whether the device holds the scores too; and then top_counts of those candidates, there. */
+bool candidates_resident(const struct allocation *a);
+int resident_counts(const struct allocation *a, int first, int count, int64_t k, int64_t *counts, char err[ERR_LEN]);
 /* Entries to keep among `heads` heads together: heads * keep, or by kvpress' rule for a flattened ranking. */
 int64_t pooled_keep(const struct allocation *a, int64_t heads);
 
@@ -66,6 +58,10 @@ struct head_rows {
 int each_head(struct scoring *s, int64_t first, int64_t n, bool want_v, void (*fn)(const struct head_rows *h), void *user,
 	char err[ERR_LEN]);
 float *scores_at(const struct scoring *s, int layer, int head);
+/* One layer's scores from t [kv_heads, shape.count]: to the host and, on a device with memory of its own, to s->resident. */
+int scores_take(struct scoring *s, int layer, const struct tensor *t, char err[ERR_LEN]);
+/* The device's copy of all scores; NULL = the host ranks. */
+const struct tensor *scores_resident(const struct scoring *s);
 int64_t rows_total(const struct scoring *s);                  /* prefix + context + after */
 int64_t sinks_left(const struct scoring *s, int64_t sinks);   /* evictable rows below sequence position `sinks` */
 int64_t window_left(const struct scoring *s, int64_t window); /* evictable rows among the last `window` of the sequence */
@@ -79,19 +75,13 @@ void columns_free(struct columns *c);
 int columns_add(struct columns *c, const struct scoring *s, const struct layer_rows *r, int64_t from, enum attn_group group,
 	char err[ERR_LEN]);
 struct tensor *columns_tensor(struct columns *c, int layer);
-/* One layer's [rows][shape.count]; its device memory is given back: nothing of a scorer stays on the device while variants
- * decode. */
+/* One layer's [rows][shape.count]; its device memory is given back. */
 int columns_take(struct columns *c, const struct scoring *s, int layer, float *out, char err[ERR_LEN]);
+/* The same where the sums of the KV heads are the layer's scores. */
+int columns_score(struct columns *c, struct scoring *s, int layer, char err[ERR_LEN]);
+void columns_drop(struct columns *c, int layer); /* gives its device memory back */
 
 /* ---- arithmetic of the scorers ---- */
-struct snapkv_rule {
-	char pool; /* 'a' avg, 'm' max, 'n' none */
-	int pool_size;
-	bool gqa_max, pool_first; /* group max instead of mean; pooling before the group is reduced */
-};
-/* sums [g][stride]: probabilities of the window rows, summed; columns [0, n) -> out[n]. */
-void snapkv_scores(
-	const float *sums, int g, int64_t stride, int64_t n, int64_t window, const struct snapkv_rule *rule, float *out);
 void streaming_scores(int64_t n, int64_t sinks, bool last_first, float *out);
 void tova_scores(const float *probabilities, int rows, int64_t n, float *out); /* [rows][n] -> mean over rows */
 void knorm_scores(const float *k, int64_t n, int d, float *out);

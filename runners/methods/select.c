@@ -86,7 +86,38 @@ struct select_task {
 	struct selection *out;
 	struct protection protect;
 	int64_t *nan; /* [heads] */
+	bool ranked;  /* the device has written what is free of each list, counted from the first free entry */
 };
+
+/* Entries of a head's list that its scores decide; none when it keeps all or cannot even hold what is protected. */
+static int64_t free_of(const struct select_task *t, int64_t head)
+{
+	int64_t budget = t->out->len[head], rest = budget - t->protect.first - t->protect.last;
+	return budget == t->s->shape.count || rest < 0 ? 0 : rest;
+}
+
+/* On the device, a layer at a time: what is read back stays small. */
+static int rank_resident(struct select_task *t, const struct tensor *scores, char err[ERR_LEN])
+{
+	const struct scoring *s = t->s;
+	int64_t first = t->protect.first, len = s->shape.count - first - t->protect.last;
+	int64_t *k = mem_new((size_t)s->kv_heads, sizeof(*k));
+	int32_t **out = mem_new((size_t)s->kv_heads, sizeof(*out));
+	int rc = 0;
+	for (int l = 0; l < s->layers && rc == 0; l++) {
+		int64_t head0 = (int64_t)l * s->kv_heads;
+		for (int h = 0; h < s->kv_heads; h++) {
+			k[h] = free_of(t, head0 + h);
+			out[h] = t->out->index[head0 + h] + (k[h] ? first : 0);
+		}
+		if (op_topk(forward_queue(s->forward), scores, head0, s->kv_heads, first, len, k, out, t->nan + head0))
+			rc = err_set(err, "ranking scores, layer %d: %s", l, device_error(forward_device(s->forward)));
+	}
+	t->ranked = true;
+	free(k);
+	free(out);
+	return rc;
+}
 
 static void select_head(void *arg, int64_t i)
 {
@@ -95,13 +126,14 @@ static void select_head(void *arg, int64_t i)
 	int32_t *index = t->out->index[i];
 	const float *scores = t->s->scores ? t->s->scores + i * n : NULL;
 	int64_t free_rows = budget - first - last;
-	t->nan[i] = 0;
 	if (budget == n) {
+		t->nan[i] = 0;
 		for (int64_t j = 0; j < n; j++) {
 			index[j] = (int32_t)j;
 			t->nan[i] += scores && scores[j] != scores[j];
 		}
 	} else if (free_rows < 0) {
+		t->nan[i] = 0;
 		last = last < budget ? last : budget;
 		first = budget - last;
 		for (int64_t j = 0; j < first; j++)
@@ -111,7 +143,8 @@ static void select_head(void *arg, int64_t i)
 	} else {
 		for (int64_t j = 0; j < first; j++)
 			index[j] = (int32_t)j;
-		t->nan[i] = top_k(scores + first, n - first - last, free_rows, index + first);
+		if (!t->ranked)
+			t->nan[i] = top_k(scores + first, n - first - last, free_rows, index + first);
 		for (int64_t j = first; j < first + free_rows; j++)
 			index[j] += (int32_t)first;
 		for (int64_t j = 0; j < last; j++)
@@ -144,11 +177,14 @@ int selection_make(struct selection *out, const struct scoring *s, const int64_t
 		out->len[i] = (int32_t)budget[i];
 		block += budget[i];
 	}
-	each(s, heads, select_head, &task);
+	const struct tensor *resident = scores_resident(s);
+	int rc = resident && protect.first + protect.last <= s->shape.count ? rank_resident(&task, resident, err) : 0;
+	if (rc == 0)
+		each(s, heads, select_head, &task);
 	for (int i = 0; i < heads; i++)
 		out->nan_scores += nan[i];
 	free(nan);
-	return 0;
+	return rc;
 }
 
 int method_select(struct selection *out, const struct plan_method *m, const struct scoring *s, double retained, char err[ERR_LEN])

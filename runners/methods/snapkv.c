@@ -13,36 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void snapkv_scores(
-	const float *sums, int g, int64_t stride, int64_t n, int64_t window, const struct snapkv_rule *rule, float *out)
-{
-	float *row = mem_new((size_t)n + 1, sizeof(*row)), *pooled = mem_new((size_t)n + 1, sizeof(*pooled)),
-	      *joined = mem_new((size_t)n + 1, sizeof(*joined));
-	void (*pool)(const float *, int64_t, int, float *) = rule->pool == 'a' ? pool_avg : rule->pool == 'm' ? pool_max : NULL;
-	for (int h = 0; h < g; h++) {
-		for (int64_t j = 0; j < n; j++)
-			row[j] = sums[h * stride + j] / (float)window;
-		float *from = row;
-		if (pool && rule->pool_first)
-			pool(row, n, rule->pool_size, from = pooled);
-		for (int64_t j = 0; j < n; j++)
-			if (rule->gqa_max)
-				joined[j] = h == 0 || from[j] > joined[j] || from[j] != from[j] ? from[j] : joined[j];
-			else
-				joined[j] += from[j] / (float)g;
-	}
-	if (pool && !rule->pool_first)
-		pool(joined, n, rule->pool_size, out);
-	else
-		memcpy(out, joined, (size_t)n * sizeof(*out));
-	free(row);
-	free(pooled);
-	free(joined);
-}
-
 struct state {
 	struct columns *columns;
-	struct snapkv_rule rule;
+	struct pool_rule rule;
 	bool grouped; /* the device can take the group mean at once */
 };
 
@@ -66,11 +39,12 @@ static struct protection protect(const struct scoring *s, int64_t n_keep)
 static int begin(struct scoring *s, char err[ERR_LEN])
 {
 	struct state *t = s->state = mem_new(1, sizeof(*t));
-	t->rule = (struct snapkv_rule){.pool = param_text(s->params, "pool")[0],
-		.pool_size = (int)param_int(s->params, "pool_size"),
-		.gqa_max = strcmp(param_text(s->params, "gqa"), "max") == 0,
-		.pool_first = strcmp(param_text(s->params, "order"), "pool_then_gqa") == 0};
-	t->grouped = !t->rule.gqa_max && !(t->rule.pool_first && t->rule.pool == 'm'); /* a mean commutes with a mean */
+	t->rule = (struct pool_rule){.kind = param_text(s->params, "pool")[0],
+		.size = (int)param_int(s->params, "pool_size"),
+		.group_max = strcmp(param_text(s->params, "gqa"), "max") == 0,
+		.pool_first = strcmp(param_text(s->params, "order"), "pool_then_gqa") == 0,
+		.divisor = (float)window(s)};
+	t->grouped = !t->rule.group_max && !(t->rule.pool_first && t->rule.kind == 'm'); /* a mean commutes with a mean */
 	t->columns = columns_new(s, t->grouped ? s->kv_heads : forward_config(s->forward)->heads, err);
 	return t->columns ? 0 : -1;
 }
@@ -81,35 +55,23 @@ static int observe(struct scoring *s, const struct layer_rows *r, char err[ERR_L
 	return columns_add(t->columns, s, r, first_pos(s), t->grouped ? GROUP_MEAN : GROUP_NONE, err);
 }
 
-struct head_task {
-	const struct scoring *s;
-	int layer, g;
-	const float *sums;
-};
-
-static void score_head(void *arg, int64_t head)
-{
-	const struct head_task *t = arg;
-	const struct state *state = t->s->state;
-	int64_t n = t->s->shape.count, scored = n - protect(t->s, 0).last;
-	snapkv_scores(
-		t->sums + head * t->g * n, t->g, n, scored, window(t->s), &state->rule, scores_at(t->s, t->layer, (int)head));
-}
-
 static int finish(struct scoring *s, char err[ERR_LEN])
 {
 	struct state *t = s->state;
+	struct device *d = forward_device(s->forward);
+	struct queue *q = forward_queue(s->forward);
 	int g = t->grouped ? 1 : forward_config(s->forward)->heads / s->kv_heads, rc = 0;
-	float *sums = malloc((size_t)(s->kv_heads * g) * (size_t)s->shape.count * sizeof(*sums) + 1);
-	if (!sums)
-		return err_set(err, "out of memory: column sums of one layer");
+	int64_t n = s->shape.count, scored = n - protect(s, 0).last;
+	struct tensor *out = tensor_new(d, s->kv_heads, n);
+	if (!out || tensor_fill(q, out, 0)) /* what is protected scores 0 */
+		rc = err_set(err, "scores of one layer: %s", device_error(d));
 	for (int l = 0; l < s->layers && rc == 0; l++) {
-		struct head_task task = {s, l, g, sums};
-		rc = columns_take(t->columns, s, l, sums, err);
-		if (rc == 0)
-			each(s, s->kv_heads, score_head, &task);
+		rc = op_pool(q, out, columns_tensor(t->columns, l), g, scored, &t->rule)
+			     ? err_set(err, "pooling, layer %d: %s", l, device_error(d))
+			     : scores_take(s, l, out, err);
+		columns_drop(t->columns, l);
 	}
-	free(sums);
+	tensor_free(out);
 	return rc;
 }
 

@@ -573,3 +573,14 @@ int model_rows(const struct model *m, enum tensor_role role, int layer, int64_t 
 	}
 	return 0;
 }
+
+double model_linear_weights(const struct model_config *c)
+{
+	double d = c->head_dim;
+	return c->layers * (2.0 * c->hidden * c->heads * d + 2.0 * c->hidden * c->kv_heads * d + 3.0 * c->hidden * c->ffn);
+}
+
+double model_prefill_flops(const struct model_config *c, double n)
+{
+	return 2 * model_linear_weights(c) * n + 2.0 * c->layers * c->heads * c->head_dim * n * n;
+}

@@ -65,6 +65,10 @@ int model_open(struct model **out, const char *path, char err[ERR_LEN]);
 void model_close(struct model *m); /* NULL is fine */
 
 const struct model_config *model_config(const struct model *m);
+/* Weights of all layers' linear maps, and the arithmetic (FLOP) that a causal prefill of n tokens from an empty cache needs, LM head
+ * left out: what a perfect kernel computes, the causal half of attention. */
+double model_linear_weights(const struct model_config *c);
+double model_prefill_flops(const struct model_config *c, double n);
 const char *model_path(const struct model *m);
 int64_t model_params(const struct model *m);      /* number of weights (tied head counted once) */
 int64_t model_file_bytes(const struct model *m);

@@ -42,13 +42,18 @@ int proxy_open(
 {
 	struct proxy *p = mem_new(1, sizeof *p);
 	*p = (struct proxy){.model = m, .overlapped = overlapped};
-	if (device_open(&p->device, d, err) || forward_open(&p->forward, m, p->device, max_rows, err)) {
+	const struct model_config *c = model_config(m);
+	if (device_open(&p->device, d, err)) {
+		proxy_close(p);
+		return -1;
+	}
+	p->resident = forward_weight_bytes(c, p->device) + forward_scratch_bytes(c, p->device, max_rows);
+	device_reserve(p->device, p->resident);
+	if (forward_open(&p->forward, m, p->device, max_rows, err)) {
 		proxy_close(p);
 		return -1;
 	}
 	p->threads = device_threads(p->device);
-	const struct model_config *c = model_config(m);
-	p->resident = forward_weight_bytes(c, p->device) + forward_scratch_bytes(c, p->device, max_rows);
 	*out = p;
 	return 0;
 }
@@ -188,6 +193,7 @@ static void run(struct proxy_pass *r)
 	struct observer obs[WANTS];
 	int64_t start = clock_ns();
 	int layers = layers_needed(r);
+	device_reserve(d, proxy_pass_bytes(r->proxy, r->n));
 	struct kv *kv = cache_of(r, layers);
 	r->rc = kv ? features_begin(r, obs)
 		   : err_set(r->err, "the proxy's cache of %lld tokens: %s", (long long)r->n, device_error(d));
@@ -273,5 +279,5 @@ int64_t proxy_pass_bytes(const struct proxy *p, int64_t n)
 {
 	const struct model_config *c = forward_config(p->forward);
 	int64_t sums = (int64_t)c->layers * c->heads * n * (int64_t)sizeof(float);
-	return kv_bytes_for(p->device, c->head_dim, (int64_t)c->layers * c->kv_heads * n) + sums;
+	return kv_device_bytes_for(p->device, c->layers, c->kv_heads, c->head_dim, n) + sums;
 }

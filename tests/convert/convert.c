@@ -1,6 +1,7 @@
 /* convert.c: turns the shared copies of public data into rows of the jsonl task; for tests and by hand.
  *
  *   convert longbench-mini FILE > out.jsonl    MiniLongBench_TASK.json, English QA: {"0": {origin_prompt, gold, ..}, ..}
+ *   convert longbench-text FILE > out.jsonl    any MiniLongBench_TASK.json: the prompt as a text with a blank question, to train on
  *   convert ruler FILE > out.jsonl             NIAH rows of RULER: {input, outputs, ..}
  *
  * The prompt is split where the question begins, so that the context can be pruned without it. Nothing is rewritten: context +
@@ -98,6 +99,32 @@ static int convert_longbench_mini(const char *path, FILE *out, char err[ERR_LEN]
 	return rows;
 }
 
+/* Writes one row for each of the file's: its prompt, nothing asked; returns their number, or -1. */
+static int convert_longbench_text(const char *path, FILE *out, char err[ERR_LEN])
+{
+	json_error_t why;
+	json_t *file = json_load_file(path, 0, &why), *in;
+	const char *key, *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	int rows = 0;
+	if (!file)
+		return err_set(err, "%s: %s", path, why.text);
+	json_object_foreach(file, key, in)
+	{
+		const char *prompt = json_string_value(json_object_get(in, "origin_prompt"));
+		if (!prompt) {
+			rows = err_set(err, "%s: row %s has no prompt", path, key);
+			break;
+		}
+		char *id = text_format("%.*s-%s", (int)strcspn(name, "."), name, key);
+		row_write(out, json_pack("{s:s, s:s, s:s, s:[s], s:s}", "id", id, "context", prompt, "question", " ", "answers", "-",
+				       "metric", "qa_f1"));
+		free(id);
+		rows++;
+	}
+	json_decref(file);
+	return rows;
+}
+
 /* ---- RULER ---- */
 
 /* Splits input in place into context | question | answer prefix. */
@@ -146,13 +173,15 @@ int main(int argc, char **argv)
 	char err[ERR_LEN];
 	int rows = -1;
 	if (argc != 3)
-		return fprintf(stderr, "usage: convert longbench-mini|ruler FILE > out.jsonl\n"), 2;
+		return fprintf(stderr, "usage: convert longbench-mini|longbench-text|ruler FILE > out.jsonl\n"), 2;
 	if (!strcmp(argv[1], "longbench-mini"))
 		rows = convert_longbench_mini(argv[2], stdout, err);
+	else if (!strcmp(argv[1], "longbench-text"))
+		rows = convert_longbench_text(argv[2], stdout, err);
 	else if (!strcmp(argv[1], "ruler"))
 		rows = convert_ruler(argv[2], stdout, err);
 	else
-		err_set(err, "unknown kind '%s' (longbench-mini, ruler)", argv[1]);
+		err_set(err, "unknown kind '%s' (longbench-mini, longbench-text, ruler)", argv[1]);
 	if (rows < 0)
 		fprintf(stderr, "convert: %s\n", err);
 	return rows < 0;

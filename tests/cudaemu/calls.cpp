@@ -41,6 +41,7 @@ static Settings from_environment()
 	s.peer = !getenv("CUEMU_PEER") || env_on("CUEMU_PEER");
 	s.memory = env_bytes("CUEMU_MEM", (size_t)1 << 30);
 	s.devices = std::min((int)env_bytes("CUEMU_DEVICES", 2), DEVICES_MAX);
+	s.capability = (int)env_bytes("CUEMU_CC", 80);
 	s.threads = std::max(1, (int)env_bytes("CUEMU_THREADS", std::thread::hardware_concurrency()));
 	return s;
 }

@@ -18,7 +18,7 @@ emu_archives = $(foreach m,$(below_runners),$(call archive,$(m)))
 emu_host := $(BUILD)/version.o $(BUILD)/resources.o
 # The host side of devices again in each variant: TSan must see how its threads synchronise.
 emu_device := $(filter-out runners/device/cuda_absent.c,$(wildcard runners/device/*.c))
-EMU_LIBS = $(filter-out -lcudart_static -L%,$(LIBS)) # nothing of the real runtime
+EMU_LIBS = $(LIBS)
 
 # $(1): folder of the variant, $(2): flags of the shim (never instrumented), $(3): sanitizer flags of kernels and hosts
 define emu_variant
@@ -62,13 +62,13 @@ emu_tsan := $(patsubst %,$(EMU)/tsan/%,races $(emu_backend_tests))
 emu_env = KVB_EMU='$(EMU)' EMU_CXX='$(EMU_CXX)' EMU_CC='$(CC)' EMU_CXXFLAGS='$(EMU_CXXFLAGS)' EMU_CFLAGS='$(EMU_CFLAGS)' EMU_OBJECTS='$(emu_host)' \
 	EMU_ARCHIVES='$(emu_archives)' EMU_LIBS='$(EMU_LIBS)'
 # What `make test` runs of it; where there is no C++ compiler, one skipped test that says so.
-emu_scripts := $(EMU_DIR)/test_headers.sh $(EMU_DIR)/test_races.sh $(EMU_DIR)/test_tsan.sh $(EMU_DIR)/test_mutants.sh
+emu_scripts := $(EMU_DIR)/test_headers.sh $(EMU_DIR)/test_hopper.sh $(EMU_DIR)/test_races.sh $(EMU_DIR)/test_tsan.sh $(EMU_DIR)/test_mutants.sh $(EMU_DIR)/test_run.sh
 ifeq ($(shell command -v g++),)
 emu_run := $(EMU_DIR)/skipped.sh
 emu_built :=
 else
 emu_run := $(emu_tests) $(emu_scripts)
-emu_built := $(emu_tests) $(emu_tsan)
+emu_built := $(emu_tests) $(emu_tsan) $(EMU)/kvbench
 endif
 # The whole program with an emulated GPU, for trying failures: CUEMU_MEM=64M CUEMU_FAIL=launch:40:sticky $(EMU)/kvbench run PLAN --device cuda
 $(EMU)/kvbench: $(BUILD)/harness/main.o $(emu_host) $(EMU)/libkvbcuda.a $(EMU)/libcudaemu.a $(archives)

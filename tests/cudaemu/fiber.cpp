@@ -97,6 +97,8 @@ struct Thread {
 	uint32_t mask;
 	int group;
 	std::vector<Copy> copies;
+	const float *product_of; // accumulators of its products under way; NULL: none
+	float product[64];
 };
 struct Meeting {                               // lanes of one warp with one mask
 	uint32_t mask, arrived, unread, of[2]; // unread: lanes that may still read their slots of the last round
@@ -595,7 +597,8 @@ static bool barrier_done(Worker *k, Barrier &b)
 	b.turn++;
 	return true;
 }
-static int barrier_wait(int id, int need, int predicate, Where where, const char *what)
+// wait = false: bar.arrive
+static int barrier_wait(int id, int need, int predicate, Where where, const char *what, bool wait = true)
 {
 	Worker *k = tls.worker;
 	if (!tls.in_kernel)
@@ -612,6 +615,10 @@ static int barrier_wait(int id, int need, int predicate, Where where, const char
 	b.predicate += predicate;
 	int *token = &b.token[b.turn & 1];
 	release(token);
+	if (!wait) {
+		barrier_done(k, b);
+		return 0;
+	}
 	b.waiting[k->current >> 5] |= 1u << (k->current & 31);
 	if (!barrier_done(k, b))
 		wait_here(k, what, where, 0);
@@ -622,11 +629,23 @@ int sync_block(int predicate, Where where, const char *what)
 {
 	return barrier_wait(0, 0, predicate, where, what);
 }
-int bar_sync_(int id, int threads, Where where)
+static void bar_check(int id, int threads)
 {
 	if (id < 0 || id >= BARRIERS || threads <= 0 || threads % 32)
-		die("bar.sync: id 0 to 15, threads a multiple of 32");
+		die("bar.sync, bar.arrive: id 0 to 15, threads a multiple of 32");
+	const Barrier &b = tls.worker->barrier[id];
+	if (b.arrived && b.need != threads)
+		die("bar.sync, bar.arrive: threads that meet at one barrier expect different numbers of them");
+}
+int bar_sync_(int id, int threads, Where where)
+{
+	bar_check(id, threads);
 	return barrier_wait(id, threads, 0, where, "bar.sync");
+}
+void bar_arrive_(int id, int threads, Where where)
+{
+	bar_check(id, threads);
+	barrier_wait(id, threads, 0, where, "bar.arrive", false);
 }
 void fence_device()
 {
@@ -660,6 +679,40 @@ void cp_async_wait(int keep)
 		memset((char *)c.to + c.n - c.zfill, 0, c.zfill);
 	}
 	t.copies.erase(t.copies.begin(), t.copies.begin() + (long)i);
+}
+
+// ---- products of a warpgroup (cuemu/wgmma.h)
+// -----------------------------------------------------------------------------------------------------------------------------
+constexpr uint32_t SHARED_START = 512; // dynamic shared memory begins at an address that is no multiple of 1024
+uint32_t shared_address(const void *p)
+{
+	size_t at = (size_t)((const unsigned char *)p - smem_raw);
+	if (at > SHARED_MAX)
+		die("an address of dynamic shared memory was expected");
+	return SHARED_START + (uint32_t)at;
+}
+const unsigned char *shared_at(uint32_t address, size_t bytes)
+{
+	if (address < SHARED_START || address - SHARED_START + bytes > tls.worker->grid->shared_bytes)
+		die("wgmma: an operand outside the block's dynamic shared memory");
+	return smem_raw + (address - SHARED_START);
+}
+float *product_open(const float *d)
+{
+	Thread &t = tls.worker->thread[tls.worker->current];
+	if (t.product_of)
+		die("wgmma.fence while products are under way that nobody waited for");
+	t.product_of = d;
+	return t.product;
+}
+float *product_of(const float *d, bool close)
+{
+	Thread &t = tls.worker->thread[tls.worker->current];
+	if (t.product_of != d)
+		die("wgmma: accumulators without a wgmma.fence before");
+	if (close)
+		t.product_of = nullptr;
+	return t.product;
 }
 
 // ---- a block
@@ -906,6 +959,7 @@ void run_block(const Grid &g, size_t linear)
 	for (int i = 0; i < n; i++) {
 		k->thread[i].group = 0;
 		k->thread[i].last = nullptr;
+		k->thread[i].product_of = nullptr;
 		k->thread[i].copies.clear();
 	}
 	blockIdx = {(unsigned)(linear % g.grid.x), (unsigned)(linear / g.grid.x % g.grid.y),
@@ -918,6 +972,9 @@ void run_block(const Grid &g, size_t linear)
 	tls.in_kernel = true;
 	jump(&k->host, k->thread[k->current].context);
 	tls.in_kernel = false;
+	for (int i = 0; i < n; i++)
+		if (!k->thread[i].copies.empty())
+			die("a block ended while cp.async copies to its shared memory were on their way");
 	block_after(k, g);
 }
 } // namespace cuemu

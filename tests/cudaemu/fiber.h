@@ -44,6 +44,7 @@ struct Settings {
 	bool eager, protect, peer;
 	size_t memory;
 	int devices, threads;
+	int capability; // 80: sm_80
 };
 extern Settings settings; // device.cpp; from the environment, changed by control.h
 

@@ -9,6 +9,10 @@
 #define no_cudaDeviceSynchronize(...) cudaSuccess
 #define no_cuda_queue_sync(...) 0
 #define no_queue_event_wait(...) 0
+#define no_queue_sync(...) 0
+#define no_pthread_join(...) 0
+#define no_bar_sync(...) ((void)0)
+#define no_bar_arrive(...) ((void)0)
 #define no___syncthreads(...) ((void)0)
 #define no___syncwarp(...) ((void)0)
 #define no___threadfence(...) ((void)0)

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 : "${KVB_EMU:?run it through make mutants}"
 work=$KVB_EMU/mutants
 mkdir -p "$work"
-sites='__syncthreads|__syncwarp|__threadfence|copies_wait|atomic[A-Z][A-Za-z]*|cudaStreamWaitEvent|cudaEventSynchronize|cudaStreamSynchronize|cuda_queue_sync|queue_event_wait'
+sites='bar_sync|bar_arrive|__syncthreads|__syncwarp|__threadfence|copies_wait|atomic[A-Z][A-Za-z]*|cudaStreamWaitEvent|cudaEventSynchronize|cudaStreamSynchronize|cuda_queue_sync|queue_event_wait'
 
 # Sites that one cannot miss: FILE, a piece of the line, why.
 harmless() {
@@ -18,14 +18,18 @@ harmless() {
 }
 test_for() { # FILE -> program, pattern of its tests
 	case $(basename "$1") in
-	attend_few.cu) echo test_backend_attention 'test_batches' ;;
+	attend_few.cu | attend_wgmma.cu) echo test_backend_attention 'test_batches' ;;
+	topk.cu) echo test_backend_ops 'test_selection' ;;
 	attend*.cu | attention.c) echo test_backend_attention 'test_attention' ;;
 	reduce*.cu) echo test_backend_attention 'test_key_sets' ;;
-	offload.c) echo test_backend_attention 'test_offloaded' ;;
+	offload.c) echo test_backend_offload '*' ;;
+	device.c) echo test_backend_arena '*' ;;
+	timing.c | forward.c) echo test_backend_runner 'test_timing' ;;
+	proxy.c) echo test_backend_runner 'test_*op*' ;; # topologies, stopped
 	norm.cu | rope.cu) echo test_backend_ops 'test_norms_and_rope' ;;
 	argmax.cu) echo test_backend_ops 'test_argmax' ;;
 	moments.cu) echo test_backend_ops 'test_moments' ;;
-	queue.c) echo test_backend_ops 'test_queues_and_events' ;;
+	queue.c) echo test_backend_ops 'test_queues*' ;;
 	*) echo test_backend_ops '*' ;;
 	esac
 }
@@ -48,6 +52,8 @@ run() { # VARIANT, PATTERN; says how it failed, nothing if it passed
 try() {
 	local program pattern how copy=$work/$(basename "$1")
 	read -r program pattern < <(test_for "$1")
+	export CUEMU_CC=80
+	[[ $1 == *attend_wgmma.cu ]] && CUEMU_CC=90 # the GPU that takes this kernel
 	sed "$2s/\\b$3\\b/no_$3/" "$1" >"$copy"
 	cmp -s "$1" "$copy" && { echo "cannot change $1:$2" >&2; return; }
 	build tsan "$1" "$copy" "$program" >"$work/build.log" 2>&1 || { echo "$1:$2 does not build" >&2; cat "$work/build.log" >&2; return; }
@@ -62,8 +68,9 @@ try() {
 	fi
 	echo "$how"
 }
-all_sites() { # FILE LINE NAME of every one
-	grep -nEo "\\b($sites)(<[0-9]+>)?\\(" runners/device/cuda/*.cu runners/device/cuda/*.c /dev/null | sed -E 's/^([^:]*):([0-9]*):([A-Za-z_]*).*/\1 \2 \3/' |
+all_sites() { # FILE LINE NAME of every one: in the backend, and where its callers wait for a queue or for the proxy's thread
+	{ grep -nEo "\\b($sites)(<[0-9A-Z]+>)?\\(" runners/device/cuda/*.cu runners/device/cuda/*.c /dev/null
+		grep -nEo '\b(queue_sync|queue_event_wait|pthread_join)\(' runners/forward/forward.c runners/proxykv/proxy.c runners/timing.c; } | sed -E 's/^([^:]*):([0-9]*):([A-Za-z_]*).*/\1 \2 \3/' |
 		while read -r file line name; do
 			sed -n "${line}p" "$file" | grep -qE '^(static )?(int|void) ' || echo "$file" "$line" "$name"
 		done
@@ -92,7 +99,8 @@ while read -r file line name; do
 	why=$(harmless "$file" "$text")
 	how=$(try "$file" "$line" "$name")
 	if [ -z "$how" ] && [ -n "$why" ]; then how="not caught, rightly: $why"; elif [ -z "$how" ]; then how='**not caught**'; missed=$((missed + 1)); fi
-	echo "| ${file#runners/device/cuda/}:$line | \`$name\` | $how |"
+	file=${file#runners/device/cuda/}
+	echo "| ${file#runners/}:$line | \`$name\` | $how |"
 done < <(all_sites)
 echo "$missed real faults not caught" >&2
 [ $missed -eq 0 ]

@@ -67,7 +67,7 @@ std::shared_ptr<Queue> queue_of(cudaStream_t s)
 	if (s == 0 || s == cudaStreamLegacy)
 		return legacy(current_device());
 	auto i = queues().find(s);
-	return i == queues().end() ? nullptr : i->second;
+	return i == queues().end() || i->second->destroyed ? nullptr : i->second;
 }
 cudaError_t queue_new(cudaStream_t *s, unsigned flags, int priority)
 {
@@ -81,12 +81,18 @@ cudaError_t queue_new(cudaStream_t *s, unsigned flags, int priority)
 	return cudaSuccess;
 }
 void queue_delete(cudaStream_t s)
-{
-	queues().erase(s);
+{ // what is on it still runs, whenever that is
+	auto i = queues().find(s);
+	i->second->destroyed = true;
+	if (i->second->ops.empty())
+		queues().erase(i);
 }
 size_t streams_live()
 {
-	return queues().size();
+	size_t n = 0;
+	for (auto &q : queues())
+		n += !q.second->destroyed;
+	return n;
 }
 size_t operations_pending()
 {
@@ -236,6 +242,12 @@ bool step()
 	if (!q)
 		return false;
 	run_front(*q);
+	if (q->destroyed && q->ops.empty())
+		for (auto i = queues().begin(); i != queues().end(); ++i)
+			if (i->second == q) {
+				queues().erase(i);
+				break;
+			}
 	return true;
 }
 void drain_quietly(const std::shared_ptr<Queue> &q, uint64_t number)

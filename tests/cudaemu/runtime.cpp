@@ -343,7 +343,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 	p->maxGridSize[0] = 0x7fffffff;
 	p->maxGridSize[1] = p->maxGridSize[2] = 65535;
 	p->totalConstMem = 65536;
-	p->major = 8; // sm_80: mma.sync and cp.async, no wgmma
+	p->major = settings.capability / 10; // sm_80: mma.sync and cp.async; sm_90: wgmma too
+	p->minor = settings.capability % 10;
 	p->multiProcessorCount = settings.threads;
 	p->canMapHostMemory = p->concurrentKernels = p->unifiedAddressing = p->streamPrioritiesSupported = 1;
 	p->asyncEngineCount = 2;
@@ -371,8 +372,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
 		{cudaDevAttrL2CacheSize, 32 << 20},
 		{cudaDevAttrMaxThreadsPerMultiProcessor, THREADS_MAX},
 		{cudaDevAttrUnifiedAddressing, 1},
-		{cudaDevAttrComputeCapabilityMajor, 8},
-		{cudaDevAttrComputeCapabilityMinor, 0},
+		{cudaDevAttrComputeCapabilityMajor, settings.capability / 10},
+		{cudaDevAttrComputeCapabilityMinor, settings.capability % 10},
 		{cudaDevAttrStreamPrioritiesSupported, 1},
 		{cudaDevAttrMaxSharedMemoryPerMultiprocessor, SHARED_MAX + 1024},
 		{cudaDevAttrMaxSharedMemoryPerBlockOptin, SHARED_MAX},
@@ -656,7 +657,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 	auto q = queue_of(s);
 	if (!q || q->legacy)
 		return call.done(cudaErrorInvalidResourceHandle);
-	drain(q, q->submitted);
 	queue_delete(s);
 	return call.done(cudaSuccess);
 }

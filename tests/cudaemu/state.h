@@ -76,7 +76,7 @@ struct Op {
 struct Queue {
 	int device = 0, priority = 0;
 	unsigned flags = 0;
-	bool legacy = false;
+	bool legacy = false, destroyed = false;
 	std::deque<Op> ops;
 	uint64_t submitted = 0, done = 0;
 	char token = 0, end = 0; // TSan: the end of the newest operation that ran; of the running grid's threads

@@ -144,6 +144,7 @@ static void test_batches(void **state)
 	static const int heads[][3] = {{14, 2, 64}, {9, 3, 20}, {4, 4, 128}};
 	for (int p = 0; p < 2; p++) {
 		struct both b = open_both(PRECISIONS[p]);
+		print_message("attention by %s\n", device_isa(b.d[CUDA]));
 		for (int c = 0; c < 3; c++) {
 			struct setup s = {heads[c][0], heads[c][1], heads[c][2], MANY, MOST};
 			struct result cpu = run(b.q[CPU], &s, -1, false), all = run(b.q[CUDA], &s, -1, false),

@@ -1,4 +1,6 @@
 /* Every operation of the CUDA backend against the CPU's reference, at odd sizes. */
+#include <cuda_runtime_api.h>
+
 #include "tests/cudaemu/backend.h"
 
 static void test_opens_by_name(void **state)
@@ -252,10 +254,11 @@ static void test_argmax(void **state)
 			x[4 * (n + 2) + i] = i % 2 ? 0.0f : -0.0f;    /* equal zeros */
 		}
 		x[5 * (n + 2) + n / 2] = NAN;
-		int32_t best[2][ROWS];
+		int32_t best[2][ROWS], there[ROWS] = {0};
 		for (int i = 0; i < 2; i++) {
 			struct tensor *t = tensor_of(b.q[i], x, ROWS, n + 2);
-			must(&b, i, op_argmax(b.q[i], t, n, ROWS, best[i]));
+			must(&b, i, op_argmax(b.q[i], t, n, ROWS, there));
+			memcpy(best[i], there, sizeof there); /* it is there when the operation returns */
 			tensor_free(t);
 		}
 		for (int r = 0; r < ROWS; r++)
@@ -264,6 +267,135 @@ static void test_argmax(void **state)
 		assert_int_equal(best[CUDA][5], -1);
 		free(x);
 	}
+	close_both(&b);
+}
+
+/* Rows of scores in which a wrong order, a wrong tie or a lost NaN shows. */
+enum { SCORE_ROWS = 7 };
+static float *score_rows(int64_t n, int64_t ld)
+{
+	float *x = values(20, SCORE_ROWS * ld, 3);
+	for (int64_t i = 0; i < ld; i++) {
+		x[1 * ld + i] = -1.5f;                                                  /* all equal */
+		x[2 * ld + i] = (float)(i * 7919 % 5) - 2;                              /* five values, also across rows: see row 3 */
+		x[3 * ld + i] = (float)(i * 104729 % 3) - 1;
+		x[4 * ld + i] = i % 3 == 0 ? 0.0f : i % 3 == 1 ? -0.0f : -1e-42f;       /* equal zeros, a subnormal below them */
+		x[5 * ld + i] = i % 4 == 0 ? NAN : i % 4 == 1 ? -INFINITY : i % 4 == 2 ? INFINITY : x[5 * ld + i];
+		x[6 * ld + i] = (i == n / 2) ? 1 : 0;                                   /* one-hot */
+	}
+	return x;
+}
+
+static void test_selection(void **state)
+{
+	(void)state;
+	struct both b = open_both("fp32");
+	static const int64_t cols[] = {1, 2, 33, 256, 1000, 4096, 4097, 9001};
+	for (int c = 0; c < 8; c += every(3)) {
+		int64_t n = cols[c], ld = n + 3, ks[] = {0, 1, n / 3, n / 2 + 1, n - 1, n};
+		float *x = score_rows(n, ld);
+		struct tensor *t[2];
+		for (int i = 0; i < 2; i++)
+			t[i] = tensor_of(b.q[i], x, SCORE_ROWS, ld);
+		for (int v = 0; v < 6; v++) {
+			int64_t k[SCORE_ROWS], nan[2][SCORE_ROWS], counts[2][SCORE_ROWS], total = 0;
+			int32_t *list[2][SCORE_ROWS];
+			for (int r = 0; r < SCORE_ROWS; r++) {
+				k[r] = ks[(v + r) % 6]; /* rows of one call have different k */
+				for (int i = 0; i < 2; i++) {
+					list[i][r] = mem_new((size_t)n + 1, sizeof *list[i][r]);
+					list[i][r][k[r]] = -77; /* nothing is written behind the list */
+				}
+			}
+			for (int i = 0; i < 2; i++) {
+				must(&b, i, op_topk(b.q[i], t[i], 0, SCORE_ROWS, 2, n, k, list[i], nan[i]));
+				must(&b, i, op_top_counts(b.q[i], t[i], 1, SCORE_ROWS - 1, 0, n, ks[v] * (SCORE_ROWS - 1), counts[i]));
+			}
+			for (int r = 0; r < SCORE_ROWS; r++) {
+				assert_memory_equal(list[CUDA][r], list[CPU][r], (size_t)(k[r] + 1) * 4);
+				assert_int_equal(list[CUDA][r][k[r]], -77);
+				assert_int_equal(nan[CUDA][r], nan[CPU][r]);
+				for (int i = 0; i < 2; i++)
+					free(list[i][r]);
+			}
+			for (int r = 0; r < SCORE_ROWS - 1; r++) {
+				assert_int_equal(counts[CUDA][r], counts[CPU][r]);
+				total += counts[CUDA][r];
+			}
+			assert_int_equal(total, ks[v] * (SCORE_ROWS - 1));
+		}
+		tensor_free(t[0]), tensor_free(t[1]);
+		free(x);
+	}
+	close_both(&b);
+}
+
+/* Worked out by hand: the order, the tie rule, what is refused. */
+static void test_selection_by_hand(void **state)
+{
+	(void)state;
+	struct both b = open_both("fp32");
+	static const float x[3][8] = {{9, 1, 5, 5, -0.0f, 0, 5, 9}, {NAN, 2, -INFINITY, 2, 2, NAN, 2, 9}, {9, 3, 3, 3, 3, 3, 3, 9}};
+	for (int i = 0; i < 2; i++) {
+		struct tensor *t = tensor_of(b.q[i], x[0], 3, 8);
+		int32_t list[3][8], *const out[3] = {list[0], list[1], list[2]};
+		int64_t k[3] = {2, 5, 0}, nan[3], counts[3];
+		must(&b, i, op_topk(b.q[i], t, 0, 2, 1, 6, k, out, nan)); /* columns 1 to 6, counted from 1 */
+		assert_memory_equal(list[0], ((int32_t[]){1, 2}), 8);     /* 5 5 . 5: the lower two */
+		assert_memory_equal(list[1], ((int32_t[]){0, 1, 2, 3, 5}), 20); /* NaN is worse than -inf */
+		assert_int_equal(nan[0], 0);
+		assert_int_equal(nan[1], 1);
+		k[0] = 6;
+		must(&b, i, op_topk(b.q[i], t, 2, 1, 1, 6, k, out, nan));
+		assert_memory_equal(list[0], ((int32_t[]){0, 1, 2, 3, 4, 5}), 24);
+		must(&b, i, op_top_counts(b.q[i], t, 0, 3, 1, 6, 7, counts)); /* 5 5 5, then four of the six 3 */
+		assert_memory_equal(counts, ((int64_t[]){3, 0, 4}), 24);
+		must(&b, i, op_top_counts(b.q[i], t, 0, 3, 1, 6, 10, counts)); /* one of the four 2 */
+		assert_memory_equal(counts, ((int64_t[]){3, 1, 6}), 24);
+		k[0] = 7;
+		assert_int_equal(op_topk(b.q[i], t, 0, 1, 1, 6, k, out, nan), -1);
+		assert_true(device_failure(b.d[i]) == DEVICE_REFUSED);
+		assert_int_equal(op_topk(b.q[i], t, 1, 3, 1, 6, k, out, nan), -1);
+		assert_int_equal(op_top_counts(b.q[i], t, 0, 3, 1, 6, 19, counts), -1);
+		tensor_free(t);
+	}
+	close_both(&b);
+}
+
+static void test_pooling(void **state)
+{
+	(void)state;
+	struct both b = open_both("fp32");
+	static const int64_t cols[] = {1, 2, 7, 255, 256, 700};
+	static const int sizes[] = {1, 3, 7, 33};
+	for (int c = 0; c < 6; c += every(2))
+		for (int g = 1; g <= 7; g += g == 1 ? 1 : g == 2 ? 1 : 4) /* 1, 2, 3, 7 */
+			for (int v = 0; v < 12; v++) {
+				enum { GROUPS = 3 };
+				int64_t n = cols[c], ld = n + 2;
+				struct pool_rule rule = {"amn"[v % 3], sizes[(v + c + g) % 4], v / 3 & 1, v / 6, 32};
+				float *x = values(21 + (uint64_t)v, GROUPS * g * ld, 2), *y[2];
+				if (v >= 9)
+					x[g * ld + n / 2] = NAN;
+				for (int i = 0; i < 2; i++) {
+					struct tensor *t = tensor_of(b.q[i], x, GROUPS * g, ld), *out = tensor_of(b.q[i], NULL, GROUPS, n + 5);
+					must(&b, i, tensor_fill(b.q[i], out, 8));
+					must(&b, i, op_pool(b.q[i], out, t, g, n, &rule));
+					y[i] = host_of(b.q[i], out);
+					assert_true(y[i][n] == 8 && y[i][n + 4] == 8);
+					rule.size++; /* even */
+					assert_int_equal(op_pool(b.q[i], out, t, g, n, &rule), -1);
+					rule.size--;
+					assert_int_equal(op_pool(b.q[i], out, t, g, n + 3, &rule), -1);
+					tensor_free(t), tensor_free(out);
+				}
+				for (int64_t i = 0; i < GROUPS * (n + 5); i++)
+					if (isnan(y[CPU][i]))
+						assert_true(isnan(y[CUDA][i]));
+					else
+						assert_true(y[CUDA][i] == y[CPU][i]);
+				free(x), free(y[0]), free(y[1]);
+			}
 	close_both(&b);
 }
 
@@ -347,6 +479,54 @@ static void test_caches(void **state)
 		}
 }
 
+/* The host's memory is the caller's again when a write returns, pinned or not. */
+static void test_queues_give_memory_back(void **state)
+{
+	(void)state;
+	struct both b = open_both("bf16");
+	enum { N = 64, D = 32 };
+	void *pinned;
+	assert_int_equal(cudaHostAlloc(&pinned, N * D * sizeof(float), cudaHostAllocDefault), cudaSuccess);
+	float *x = pinned, *want = values(13, N * D, 1);
+	struct tensor *t = tensor_new(b.d[CUDA], N, D);
+	memcpy(x, want, N * D * sizeof *x);
+	must(&b, CUDA, tensor_write(b.q[CUDA], t, 0, N, x));
+	memset(x, 0, N * D * sizeof *x);
+	float *got = host_of(b.q[CUDA], t);
+	assert_same_bits("written from pinned memory", got, want, N * D);
+	free(got), free(want);
+	tensor_free(t);
+	cudaFreeHost(pinned);
+	close_both(&b);
+}
+
+/* More argument lists than the ring holds, none of them waited for: each comes to its own operation. */
+static void test_queues_with_many_lists(void **state)
+{
+	(void)state;
+	struct both b = open_both("fp32");
+	enum { LISTS = 14, N = 100000, ROWS = 50 };
+	float *x = values(14, ROWS, 1);
+	int32_t *index = mem_new(N, sizeof *index);
+	struct tensor *t = tensor_of(b.q[CUDA], x, ROWS, 1), *out[LISTS];
+	for (int l = 0; l < LISTS; l++) {
+		out[l] = tensor_new(b.d[CUDA], N, 1);
+		for (int i = 0; i < N; i++)
+			index[i] = (i * 7 + l * 11) % ROWS;
+		must(&b, CUDA, op_gather_rows(b.q[CUDA], out[l], t, index, N));
+	}
+	for (int l = 0; l < LISTS; l++) {
+		float *got = host_of(b.q[CUDA], out[l]);
+		for (int i = 0; i < N; i += 997)
+			assert_true(got[i] == x[(i * 7 + l * 11) % ROWS]);
+		free(got);
+		tensor_free(out[l]);
+	}
+	free(x), free(index);
+	tensor_free(t);
+	close_both(&b);
+}
+
 /* One queue makes what the other reads; only the event orders them. */
 static void test_queues_and_events(void **state)
 {
@@ -392,6 +572,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_opens_by_name), cmocka_unit_test(test_memory), cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_embedding), cmocka_unit_test(test_norms_and_rope), cmocka_unit_test(test_linear),
 		cmocka_unit_test(test_operands), cmocka_unit_test(test_bits_of_few_rows), cmocka_unit_test(test_argmax),
-		cmocka_unit_test(test_moments), cmocka_unit_test(test_caches), cmocka_unit_test(test_queues_and_events)};
+		cmocka_unit_test(test_selection), cmocka_unit_test(test_selection_by_hand), cmocka_unit_test(test_pooling),
+		cmocka_unit_test(test_moments), cmocka_unit_test(test_caches), cmocka_unit_test(test_queues_and_events),
+		cmocka_unit_test(test_queues_give_memory_back), cmocka_unit_test(test_queues_with_many_lists)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

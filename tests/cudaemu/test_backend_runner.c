@@ -122,7 +122,8 @@ static void test_topologies(void **state)
 	static const struct runner_variant v[] = {{"full", 1, NULL}, {"kvzip", .4, NULL}, {"proxykv", .4, NULL}};
 	struct runner *cpu = runner_on("cpu", NULL, "fp32", false);
 	struct collected *want = answered(cpu, v, 3, PROTOCOL_AGNOSTIC);
-	static const char *const proxy_on[] = {"cuda:0", "cuda:1", "cpu"};
+	static const char *const proxy_on[] = {"cuda:0", "cuda:1", "cpu"}, *const topology[] = {"shared", "dual+offload", "proxy-cpu"};
+	assert_string_equal(runner_info(cpu)->topology, "cpu");
 	char what[DEVICE_NAME_LEN];
 	for (int i = 0; i < 3; i++) {
 		if (!runner_device_usable(proxy_on[i], what)) {
@@ -130,6 +131,9 @@ static void test_topologies(void **state)
 			continue;
 		}
 		struct runner *r = runner_on("cuda:0", proxy_on[i], "fp32", i == 1);
+		const char *says = runner_info(r)->topology;
+		assert_string_equal(says + (strncmp(says, "emulated-", 9) ? 0 : 9), topology[i]);
+		assert_int_equal(!strncmp(says, "emulated-", 9), !strncmp(runner_info(r)->device, "emulated", 8));
 		struct collected *got = answered(r, v, 3, PROTOCOL_AGNOSTIC);
 		compare(proxy_on[i], v, got, want, 3);
 		free_collected(got);
@@ -137,6 +141,36 @@ static void test_topologies(void **state)
 	}
 	free_collected(want);
 	runner_close(cpu);
+}
+
+static bool stop_at_once(void *user)
+{
+	(void)user;
+	return true;
+}
+
+static void nothing_told(void *user, const struct runner_answer *a)
+{
+	(void)user;
+	fail_msg("variant %d was answered", a->variant);
+}
+
+/* Given up while the proxy is at work on its own thread: nothing of it is left behind, and the next job finds all as it was. */
+static void test_stopped(void **state)
+{
+	(void)state;
+	static const struct runner_variant v[] = {{"proxykv", .4, NULL}};
+	struct runner *r = runner_on("cuda:0", "cuda:0", "bf16", false);
+	struct runner_question q = {.text = "\nRecall otter.", .max_new_tokens = IDS};
+	struct runner_job job = {.context = CONTEXT, .chat = true, .questions = &q, .n_questions = 1, .variants = v, .n_variants = 1,
+		.done = nothing_told, .stop = stop_at_once};
+	char err[ERR_LEN] = "";
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(runner_answer(r, &job, err), 1);
+	struct collected *c = answered(r, v, 1, PROTOCOL_AGNOSTIC);
+	assert_int_equal(c->status[0], ANSWER_OK);
+	free_collected(c);
+	runner_close(r);
 }
 
 static void test_timing(void **state)
@@ -154,12 +188,18 @@ static void test_timing(void **state)
 		int64_t sum = t.prefill_ns + t.score_ns + t.select_ns + t.compact_ns + t.question_ns + t.first_token_ns;
 		assert_true(t.ttft_ns > 0 && llabs(sum - t.ttft_ns) <= t.ttft_ns / 20);
 		assert_true(t.peak_bytes > 0 && t.kv_bytes_after <= t.kv_bytes_before);
+		const struct runner_device_time *e = &t.device; /* the same by events */
+		sum = e->prefill_ns + e->score_ns + e->select_ns + e->compact_ns + e->question_ns + e->first_token_ns;
+		assert_true(e->ttft_ns > 0 && llabs(sum - e->ttft_ns) <= e->ttft_ns / 20);
+		assert_true(e->prefill_ns > 0 && e->question_ns > 0 && e->first_token_ns > 0 && (i == 0) == (e->compact_ns == 0));
+		assert_true(e->ttft_ns <= t.ttft_ns + t.ttft_ns / 10);
 	}
 	runner_close(r);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method), cmocka_unit_test(test_topologies), cmocka_unit_test(test_timing)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method), cmocka_unit_test(test_topologies), cmocka_unit_test(test_timing),
+		cmocka_unit_test(test_stopped)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -273,11 +273,33 @@ static void test_protected_memory(void **)
 #endif
 }
 
+// A stream that is destroyed goes on with what was put on it; nobody waits.
+static void test_destroyed_streams_finish(void **)
+{
+	cudaStream_t s;
+	float *d = device_array<float>(32), h[32];
+	ok(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	ok(start(set, 1, 32, 0, s, d, 5.f));
+	ok(cudaStreamDestroy(s));
+	assert_int_equal(cuemu_pending(), 1);
+	assert_int_equal(cudaStreamSynchronize(s), cudaErrorInvalidResourceHandle);
+	cudaGetLastError();
+	struct cuemu_live l;
+	cuemu_live(&l);
+	assert_int_equal(l.streams, 0);
+	ok(cudaDeviceSynchronize());
+	assert_int_equal(cuemu_pending(), 0);
+	to_host(h, d, 32);
+	assert_true(h[0] == 5 && h[31] == 5);
+	ok(cudaFree(d));
+}
+
 int main()
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_unordered_streams_run_in_any_order),
 		cmocka_unit_test(test_events_order_streams), cmocka_unit_test(test_a_missing_wait_shows),
 		cmocka_unit_test(test_default_stream_rules), cmocka_unit_test(test_the_host_must_wait),
-		cmocka_unit_test(test_queries_host_functions_times), cmocka_unit_test(test_protected_memory)};
+		cmocka_unit_test(test_queries_host_functions_times), cmocka_unit_test(test_protected_memory),
+		cmocka_unit_test(test_destroyed_streams_finish)};
 	return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -58,4 +58,26 @@ answered 'SCBench: scorers and data do not match, golden or own answers, hard to
 	tasks/test_scbench.c:test_prompts tasks/test_scbench_metrics.c:test_fixture harness/test_sweep_suites.c:test_turns_follow_each_other methods/test_table.c:every_name_resolves
 answered 'v2 moves by points; another metric under the same name' 'greedy and bit-equal; the metric stands in every table' \
 	runners/test_runner.c:answers_do_not_depend_on_company tasks/test_longbench_scores.c:test_v2_published report/test_report.c:golden_numbers_in_exports
+
+# failures of this field that nobody reported: each is planted in a test, and verify, the run or the report names it
+V=harness/test_verify.c
+answered 'silent: a counter never reset, only the first sample was pruned' 'counted in the cache of every sample' \
+	$V:pruning_that_did_not_take_place harness/test_sweep.c:test_pruning_that_did_not_take_place_fails
+answered 'silent: a scorer lost its cache after a rename and still ran' 'random pruning beside every method; below it: a flag' \
+	$V:controls_and_rivals report/test_report.c:bad_methods_are_flagged
+answered 'silent: ratio 1 scored 13.8, ratio .2 scored 35.2' 'r = 1 is the full cache, bit for bit; nothing is above it' \
+	$V:full_cache_and_r1 $V:controls_and_rivals runners/test_runner.c:r1_is_full_and_retained_is_as_asked
+answered 'silent: pruned tensors were printed, attention got the whole ones' 'entries and bytes counted where attention reads; random pruning must change answers' \
+	$V:pruning_that_did_not_take_place runners/test_runner.c:r1_is_full_and_retained_is_as_asked
+answered 'silent: no template, or one of two end tokens: a baseline of half its score' 'the full cache beside its published score; answers that run to the limit' \
+	$V:full_cache_and_r1 model/test_model.c:joins_eos_ids
+answered 'silent: prompts and stops a little off' "prompts byte for byte upstream's; equal for all methods" \
+	$V:prompts_and_state runners/test_prompts_golden.c:test_ruler tasks/test_scbench.c:test_prompts
+answered 'silent: contexts shorter than the window: answers degenerate, or nothing pruned' 'not applicable, or a flag: no score' \
+	$V:pruning_that_did_not_take_place $V:scores_and_completeness report/test_report.c:bad_methods_are_flagged
+answered 'silent: all scores near 0: cut prompts, template arguments' 'cut, empty and 0 are counted and told' $V:full_cache_and_r1 $V:prompts_and_state
+answered 'silent: caches with too loose a key' 'rows are named by the hash of all that changes an answer' \
+	$V:identity_and_versions results/test_store.c:identity_of_a_cell harness/test_sweep.c:test_stopped_and_resumed_equals_one_go
+answered 'silent: cached prompts replayed: first tokens 49 times too soon' 'every repetition prefills everything, or its row is refused' \
+	$V:times_that_cannot_be harness/test_sweep.c:test_a_timing_that_cannot_be_true_is_not_stored
 for o in truncate generator release mode templates; do option $o && echo "ok - the option tasks.$o is there" || echo "not ok - the option tasks.$o is there"; done

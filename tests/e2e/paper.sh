@@ -58,6 +58,11 @@ check "with a proxy where the paper has one" [ $rc -eq 2 ]
 paper kvzip --scale small --model runners/model/tiny-pair/target --dry-run --retained .3 --set tasks.lengths=512 --set tasks.contexts=1
 check "a small dry run" said 'in all about'
 check "tasks without their data are left out, with the command" talked 'task scbench-kv; .kvbench fetch scbench. gets its data'
+mkdir -p "$dir/own/longbench/data"
+echo '{"input": "What?", "context": "Passage 1: a house is blue. Passage 2: a door is red.", "answers": ["blue"], "length": 9, "dataset": "hotpotqa", "language": "en", "all_classes": null, "_id": "1"}' >"$dir/own/longbench/data/hotpotqa.jsonl"
+echo '{"hotpotqa": "{context} {input}"}' >"$dir/own/longbench/dataset2prompt.json"; echo '{"hotpotqa": 8}' >"$dir/own/longbench/dataset2maxlen.json"
+KVBENCH_DATA=$dir/own paper snapkv-longbench --scale small --model runners/model/tiny-pair/target --dry-run
+check "rows of one's own need no data.zip" eval "said '^  longbench-hotpotqa 2000 aware +[0-9]+ +[0-9]+ ' && talked 'longbench-qasper; .kvbench fetch longbench'"
 paper kvzap; check "an unknown paper is bad usage" [ $rc -eq 2 ]
 paper kvzip --scale huge; check "an unknown scale, too" [ $rc -eq 2 ]
 paper kvzip --scale full --dry-run --model org/unknown

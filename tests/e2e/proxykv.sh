@@ -34,6 +34,10 @@ check "and writes its file" ls "$dir"/trained/selfkv-flat-*.safetensors
 both "$K" train proxykv,head-prior "$dir/plan.json" -q --set 'training.runs={"proxykv":[{"mapper":"linear","layers":2}]}'
 check "two kinds at once" [ "$(grep -cE '^(proxykv-linear-l2|head-prior) ' "$dir/out")" = 2 ]
 check "train head-prior" ls "$dir"/trained/head-prior-*.safetensors
+both "$K" export "$dir/a.db" --table recall --format csv
+check "the prior stands in the table of recall beside the mappers, by the same contexts" bash -c 'prior=$(sed -n "s/^head-prior head-prior,\"recall, held-out contexts\",//p" "$1"); [ -n "$prior" ] && grep -qF "floor: head prior,$prior" "$1"' - "$dir/out"
+both "$K" report "$dir/a.db" -o "$dir/a.html"
+check "its curve says what 1, 2 and all 4 contexts count" grep -q 'recall@0.1: last [0-9.]* at step 4<' "$dir/a.html"
 both "$K" list pairs
 check "list pairs shows them" grep -q '^proxykv-flat  *target [0-9a-f]\{16\}  proxy [0-9a-f]\{16\}' "$dir/out"
 check "curves are in the database" grep -qa 'recall@0.1' "$dir/a.db"

@@ -1,5 +1,5 @@
 /* bench.c: what the CUDA backend does on a GPU, each figure beside what the hardware allows (spec of speeds: 790 TFLOP/s in bf16, 4.3 TB/s, the H200's; and the
- * 8192^3 product measured in the same run). Random weights of real shapes. Made by tests/gpu.sh; also runs, at a tiny scale, over the emulation.
+ * 8192^3 product measured in the same run). Random weights of real shapes. Made by tests/gpu.sh; also runs, at a tiny scale (--tiny), over the emulation.
  *
  * Times are the host's, from the first call to the end of the last kernel, after one warm-up; weights are loaded outside. Once TIME_LIMIT has passed the
  * rest is left out, and said to be. */
@@ -331,8 +331,12 @@ static void bench_proxy(const struct engine *target, const char *proxy, const in
 
 struct length {
 	int64_t tokens;
-	double goal, kvzip_goal; /* x floor of the portable kernels; 0 = not run */
+	double goal[2], kvzip_goal[2]; /* x floor: of the portable kernels, with attention by wgmma; 0 = not run */
 };
+static bool by_wgmma(const struct engine *e)
+{
+	return !strcmp(device_isa(e->d), "sm_90a");
+}
 
 static void bench_length(const struct engine *e, const char *name, struct length l, const char *proxy)
 {
@@ -351,12 +355,12 @@ static void bench_length(const struct engine *e, const char *name, struct length
 	prefill(e, ids, l.tokens < 8192 ? l.tokens : 8192, kv, NULL, "warm-up");
 	double time = prefill(e, ids, l.tokens, kv, NULL, what);
 	if (time > 0)
-		line(what, time, "s", flops / PEAK, "floor", l.goal);
-	if (time > 0 && l.kvzip_goal > 0 && !too_late("KVzip's pass")) {
+		line(what, time, "s", flops / PEAK, "floor", l.goal[by_wgmma(e)]);
+	if (time > 0 && l.kvzip_goal[0] > 0 && !too_late("KVzip's pass")) {
 		double pass = kvzip_pass(e, ids, l.tokens, kv);
 		snprintf(what, sizeof what, "%s: KVzip pass over %lldk", name, (long long)l.tokens / 1024);
 		if (pass > 0)
-			line(what, pass, "s", kvzip_floor(e->c, t), "floor", l.kvzip_goal);
+			line(what, pass, "s", kvzip_floor(e->c, t), "floor", l.kvzip_goal[by_wgmma(e)]);
 		if (!too_late("decoding")) {
 			bench_decode(e, kv, l.tokens, 1);
 			bench_decode(e, kv, l.tokens, VARIANTS);
@@ -387,6 +391,53 @@ static void bench_rates(const struct engine *e, const char *name)
 	kv_free(kv);
 }
 
+/* ---- selection of 30 % of one context's scores, and pooling ---- */
+
+static void bench_scores(const struct engine *e)
+{
+	enum { LAYERS = 32, HEADS = 8 };
+	int64_t n = tiny ? 5000 : 131072, rows = LAYERS * HEADS, k[HEADS], nan[HEADS];
+	struct queue *q = forward_queue(e->f);
+	struct tensor *x = tensor_new(e->d, rows, n), *pooled = tensor_new(e->d, rows, n);
+	float *host = mem_new((size_t)n, sizeof *host);
+	int32_t *list[HEADS];
+	int64_t *counts = mem_new((size_t)rows, sizeof *counts);
+	struct rng r = rng_seed(2, 0);
+	for (int h = 0; h < HEADS; h++) {
+		list[h] = mem_new((size_t)n, 4);
+		k[h] = n * 3 / 10;
+	}
+	int rc = !x || !pooled;
+	for (int64_t i = 0; i < rows && !rc; i++) {
+		for (int64_t j = 0; j < n; j++)
+			host[j] = (float)rng_unit(&r);
+		rc = tensor_write(q, x, i, 1, host);
+	}
+	double bytes = 4.0 * (double)(rows * n);
+	for (int time = 0; time < 2 && !rc; time++) { /* the first is the warm-up */
+		int64_t start = clock_ns();
+		rc = op_pool(q, pooled, x, 1, n, &(struct pool_rule){'m', 7, false, false, 32}) || queue_sync(q);
+		double t_pool = seconds(start);
+		start = clock_ns();
+		rc = rc || op_top_counts(q, x, 0, rows, 0, n, rows * n * 3 / 10, counts);
+		double t_counts = seconds(start);
+		start = clock_ns();
+		for (int l = 0; l < LAYERS && !rc; l++)
+			rc = op_topk(q, x, l * HEADS, HEADS, 0, n, k, list, nan);
+		if (time && !rc) {
+			line("pooling, 256 heads of 128k", t_pool * 1e3, "ms", 2 * bytes / BANDWIDTH * 1e3, "one pass", 0);
+			line("one ranking over 256 heads of 128k", t_counts * 1e3, "ms", 4 * bytes / BANDWIDTH * 1e3, "four passes", 0);
+			line("lists of 30 %, layer by layer, to the host", seconds(start) * 1e3, "ms", 5 * bytes / BANDWIDTH * 1e3, "five passes", 0);
+		}
+	}
+	if (rc)
+		failed("selection", device_error(e->d));
+	for (int h = 0; h < HEADS; h++)
+		free(list[h]);
+	free(host), free(counts);
+	tensor_free(x), tensor_free(pooled);
+}
+
 static void bench_target(const char *shape, const char *proxy, bool rates, const struct length *lengths, int n)
 {
 	struct engine e;
@@ -394,6 +445,8 @@ static void bench_target(const char *shape, const char *proxy, bool rates, const
 		return;
 	if (rates)
 		bench_rates(&e, shape);
+	if (rates && n)
+		bench_scores(&e);
 	for (int i = 0; i < n; i++)
 		bench_length(&e, shape, lengths[i], proxy);
 	engine_close(&e);
@@ -404,6 +457,7 @@ int main(int argc, char **argv)
 	struct device *d;
 	struct device_peaks peaks = {0};
 	char err[ERR_LEN] = "", why[DEVICE_WHAT];
+	bool rates = argc > 1 && !strcmp(argv[1], "--rates"); /* of the kernels alone */
 	tiny = argc > 1 && !strcmp(argv[1], "--tiny");
 	begin_ns = clock_ns();
 	if (device_open(&d, &(struct device_options){.name = "cuda", .precision = "bf16"}, err)) {
@@ -411,7 +465,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	device_usable("cuda", why);
-	printf("# %s: %s\n", device_name(d), why);
+	printf("# %s: %s; kernels for %s\n", device_name(d), why, device_isa(d));
 	if (!tiny) {
 		device_peaks(d, &peaks);
 		printf("# product of 8192^3: %.4g TFLOP/s; copy: %.4g TB/s; floors: %.4g TFLOP/s, %.4g TB/s\n", peaks.dot_bf16 * 1e-12,
@@ -421,10 +475,13 @@ int main(int argc, char **argv)
 	product_rate = peaks.dot_bf16;
 	printf("%-44s %10s %-8s %10s\n", "what", "measured", "", "floor");
 	if (tiny)
-		bench_target("tiny", "tiny-proxy", true, (struct length[]){{300, 9, 9}}, 1);
+		bench_target("tiny", "tiny-proxy", true, (struct length[]){{300, {9, 9}, {9, 9}}}, 1);
+	else if (rates)
+		bench_target("llama-1b", NULL, true, NULL, 0);
 	else {
-		bench_target("llama-8b", "llama-1b", true, (struct length[]){{8192, 0, 0}, {32768, 1.6, 2.2}, {131072, 2.0, 0}}, 3);
-		bench_target("qwen-7b", "qwen-0.5b", false, (struct length[]){{174080, 2.0, 0}}, 1);
+		bench_target("llama-8b", "llama-1b", true,
+			(struct length[]){{8192, {0}, {0}}, {32768, {1.6, 1.35}, {2.2, 1.6}}, {131072, {2.0, 1.5}, {0}}}, 3);
+		bench_target("qwen-7b", "qwen-0.5b", false, (struct length[]){{174080, {2.0, 1.5}, {0}}}, 1);
 	}
 	printf("# %.0f s, %d failed\n", seconds(begin_ns), failures);
 	return failures > 0;

@@ -187,6 +187,10 @@ int cpu_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_c
 	int64_t cols);
 int cpu_gather_rows(struct queue *q, struct tensor *out, const struct tensor *x, const int32_t *rows, int64_t n);
 int cpu_argmax(struct queue *q, const struct tensor *x, int64_t cols, int64_t rows, int32_t *out);
+int cpu_topk(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const int64_t *k, int32_t *const *out,
+	int64_t *nan);
+int cpu_top_counts(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, int64_t k, int64_t *counts);
+int cpu_pool(struct queue *q, struct tensor *out, const struct tensor *x, int g, int64_t cols, const struct pool_rule *rule);
 int cpu_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n, struct tensor *out, const struct tensor *x, int64_t qcol, int heads,
 	struct tensor *lse);
 int cpu_attn_lse(struct queue *q, int layer, const struct key_set *keys, const struct tensor *x, int64_t row0, int64_t rows, int64_t qcol, int heads,

@@ -36,9 +36,11 @@ static int batch_run(struct batch *b)
 	const struct attend_item *list = cuda_upload_list(b->q, b->item, b->n * (int64_t)sizeof *b->item);
 	if (!list)
 		return -1;
-	cudaError_t e = b->few	   ? kernel_attend_few(s, list, b->n, b->most_parts, b->shape)
-			: d->bf16 ? kernel_attend(s, list, b->n, b->most_rows, b->shape)
-				  : kernel_attend_plain(s, list, b->n, b->most_rows, b->shape);
+	bool wgmma = cuda_device(d)->wgmma && (b->shape.d == 64 || b->shape.d == 128);
+	cudaError_t e = b->few	    ? kernel_attend_few(s, list, b->n, b->most_parts, b->shape)
+			: !d->bf16 ? kernel_attend_plain(s, list, b->n, b->most_rows, b->shape)
+			: wgmma	    ? kernel_attend_wgmma(s, list, b->n, b->most_rows, b->shape)
+				    : kernel_attend(s, list, b->n, b->most_rows, b->shape);
 	b->n = b->most_parts = 0;
 	b->most_rows = b->floats = 0;
 	return cuda_check(d, e, "attention");
@@ -164,7 +166,7 @@ int cuda_attention(struct queue *q, int layer, const struct attn_seq *seqs, int 
 			rc = s->rows ? batches_add(&b, &a) : 0;
 		}
 	}
-	return batches_close(&b, rc);
+	return batches_close(&b, rc) || cuda_kv_ahead(q, seqs[0].context ? seqs[0].context : seqs[0].tail, layer) ? -1 : 0;
 }
 
 int cuda_attn_lse(struct queue *q, int layer, const struct key_set *keys, const struct tensor *x, int64_t row0, int64_t rows, int64_t qcol,

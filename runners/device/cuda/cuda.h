@@ -6,6 +6,7 @@
 #define KVB_CUDA_H
 
 #include "runners/device/backend.h"
+#include "runners/device/cuda/arena.h"
 #include "runners/device/cuda/kernels.h"
 
 #include <cublas_v2.h>
@@ -38,15 +39,18 @@ static const int64_t PARTS_FLOATS = 16 << 20;    /* results of parts of attentio
 static const int64_t PACK_BYTES = 32 << 20;      /* packed queries at a time */
 static const int64_t RESULT_BYTES = 16 << 20;    /* tokens, moments on their way to the host: more than any model here needs */
 static const int64_t STAGE_BYTES = 32 << 20;     /* pinned memory through which weights pass */
+static const int64_t RANGES_BYTES = 256 << 10;   /* of a block beyond what is asked for: its ranges start at multiples of 256 bytes */
 static const int64_t OFFLOAD_BYTES = 64 << 20;   /* K or V of a cache from which on --kv-offload applies */
 
 struct cuda_device {
 	struct device head;
 	int index;
-	char isa[16];     /* "sm_90" */
+	char isa[16];     /* "sm_90", "sm_90a" with kernels of wgmma */
+	bool wgmma;       /* attention of many rows by attend_wgmma.cu where the heads fit */
 	const struct cublas *blas;
 	void *stage;      /* pinned, STAGE_BYTES; made by the first weight */
-	int64_t freed_caches; /* so many caches were freed: what was staged before may stand for a new one at the same address */
+	struct arena arena; /* blocks of cuda_reserve; what does not fit there is a piece of its own */
+	struct cuda_queue *queues; /* all of the device */
 };
 static inline struct cuda_device *cuda_device(struct device *d)
 {
@@ -63,17 +67,22 @@ struct ring {
 };
 /* Device buffers of a queue that grow to their largest use. */
 enum scratch { SCRATCH_IN, SCRATCH_OUT, SCRATCH_PARTS, SCRATCH_PACK, SCRATCH_RESULT, SCRATCHES };
-/* Device buffers that hold one layer of a cache of the host's memory. */
+/* Device buffers that hold one layer of a cache of the host's memory (offload.c). */
 enum { STAGED = 4 };
 struct staged {
 	const struct kv *kv; /* NULL = nothing */
+	int64_t serial, used; /* of the kv; when it was looked at last (cuda_queue.uses) */
 	int layer;
-	int64_t generation, used;
-	void *buffer;
+	bool awaited;        /* the queue has waited for `filled`, */
+	bool looked;         /* and looked at it since `read` was recorded */
+	int64_t *rows;       /* [heads] rows it has (or that are on their way) */
+	void *buffer;        /* keys of all the layer's rows, then values */
 	int64_t bytes;
+	cudaEvent_t filled, read;
 };
 struct cuda_queue {
 	struct queue head;
+	struct cuda_queue *next; /* of cuda_device.queues */
 	cudaStream_t stream;
 	cublasHandle_t blas;
 	void *workspace;
@@ -82,7 +91,9 @@ struct cuda_queue {
 	int64_t scratch_bytes[SCRATCHES];
 	struct attend_item *items[2]; /* [ITEMS] lists in the making: many rows, few rows */
 	struct staged staged[STAGED];
-	int64_t uses; /* counts them */
+	int64_t uses;         /* counts them */
+	cudaStream_t copier;  /* copies whole layers; NULL until one is staged */
+	cudaEvent_t wrote;    /* the last write to a cache of the host's memory */
 };
 static inline struct cuda_queue *cuda_queue(struct queue *q)
 {
@@ -154,7 +165,12 @@ struct kv_view {
 int cuda_kv_view(struct queue *q, const struct kv *kv, int layer, struct kv_view *out);
 /* Whether cuda_kv_view would leave alone what was looked at after `since` (a value of cuda_queue.uses). */
 bool cuda_kv_room(struct queue *q, const struct kv *kv, int layer, int64_t since);
-void cuda_kv_changed(struct queue *q, const struct kv *kv, int layer); /* rows were or will be written */
+/* After the operation that looked at this layer was put on the queue: the next one's rows are copied while it runs. */
+int cuda_kv_ahead(struct queue *q, const struct kv *kv, int layer);
+/* Around the operation that writes rows [from, ...) of a head. */
+int cuda_kv_write_begin(struct queue *q, const struct kv *kv, int layer, int head, int64_t from);
+int cuda_kv_write_end(struct queue *q, const struct kv *kv);
+void cuda_offload_close(struct queue *q);
 static inline char *view_row(const struct kv_view *view, char *base, const struct kv *kv, int layer, int head, int64_t row)
 {
 	return base + (kv->first[layer * kv->heads + head] - view->first + row) * kv->head_dim * kv_element(kv->d);
@@ -171,6 +187,12 @@ int cuda_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_
 int cuda_gather_rows(struct queue *q, struct tensor *out, const struct tensor *x, const int32_t *rows, int64_t n);
 int cuda_argmax(struct queue *q, const struct tensor *x, int64_t cols, int64_t rows, int32_t *out);
 int cuda_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int heads, int d, double *sum, double *outer);
+
+/* ---- scores.c ---- */
+int cuda_topk(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const int64_t *k, int32_t *const *out,
+	int64_t *nan);
+int cuda_top_counts(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, int64_t k, int64_t *counts);
+int cuda_pool(struct queue *q, struct tensor *out, const struct tensor *x, int g, int64_t cols, const struct pool_rule *rule);
 
 /* ---- matmul.c ---- */
 int cuda_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias, int64_t col0,

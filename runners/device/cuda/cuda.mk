@@ -1,18 +1,23 @@
-# cuda.mk: the CUDA backend, built in where nvcc is on PATH (`make CUDA=0`: without it); included by the Makefile. The runtime is linked statically and cuBLAS is
-# found at run time, so the program starts where there is no driver. CUDA_ARCH chooses the GPUs; a kernel that spills registers is an error.
-CUDA_NVCC ?= $(shell command -v nvcc)
-CUDA ?= 0
+# cuda.mk: the CUDA backend, built into the program where nvcc is (on PATH or in /usr/local/cuda; `make CUDA=0`: without it, and sanitizers and fuzzers are);
+# included by the Makefile. The runtime is linked statically and cuBLAS is found at run time, so the program starts where there is no driver. CUDA_ARCH chooses the GPUs
+# (90a, not 90: attention by wgmma); a kernel that spills registers is an error. Tests link cuda_absent.c in its place: they see CUDA through tests/cudaemu.
+CUDA_NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+CUDA ?= $(if $(SAN),0,$(if $(CUDA_NVCC),1,0))
 CUDA_ARCH ?= 80 89 90a 100
 ifeq ($(CUDA),1)
 comma := ,
 CUDA_HOME ?= $(abspath $(dir $(realpath $(CUDA_NVCC)))..)
 CUDA_GENCODE = $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
-NVCC_FLAGS = -std=c++17 -O3 -lineinfo -Werror all-warnings -Xptxas -warn-spills$(comma)-Werror -I. $(CUDA_GENCODE)
-cuda_kernels := $(wildcard runners/device/cuda/*.cu)
-objs_cuda := $(patsubst %.cu,$(BUILD)/%.cu.o,$(cuda_kernels))
-src_runners/device := $(filter-out runners/device/cuda_absent.c,$(src_runners/device)) $(wildcard runners/device/cuda/*.c)
-LIBS += -L$(CUDA_HOME)/lib64 -lcudart_static -lstdc++ -ldl -lrt
+NVCC_FLAGS = -std=c++17 -O3 -Werror all-warnings -Xptxas -warn-spills$(comma)-Werror -I. $(if $(filter 90a,$(CUDA_ARCH)),-DKVB_SM90A) $(CUDA_GENCODE)
+cuda_archive := $(BUILD)/lib/cuda.a
+cuda_objects := $(patsubst %,$(BUILD)/%.o,$(wildcard runners/device/cuda/*.cu)) $(patsubst %.c,$(BUILD)/%.o,$(wildcard runners/device/cuda/*.c))
+cuda_link = -Wl,-u,backend_cuda $(cuda_archive) # before the archives, whose backend_cuda is then not looked for
+cuda_libs = -L$(CUDA_HOME)/lib64 -lcudart_static -lstdc++ -ldl -lrt
 
+$(cuda_archive): $(cuda_objects)
+	@mkdir -p $(@D)
+	@rm -f $@
+	@ar rcs $@ $^
 $(BUILD)/runners/device/cuda/%.cu.o: runners/device/cuda/%.cu
 	@mkdir -p $(@D)
 	@echo '  NVCC $<'

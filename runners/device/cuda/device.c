@@ -11,13 +11,16 @@ int cuda_check(struct device *d, cudaError_t e, const char *what)
 	if (e == cudaSuccess)
 		return 0;
 	cudaGetLastError();
-	bool lost = cudaDeviceSynchronize() != cudaSuccess; /* what a context does not recover from comes back from every call */
+	cudaError_t stays = cudaDeviceSynchronize(); /* what a context does not recover from comes back from every call */
 	device_fail(d, "%s: %s (%s)%s", what, cudaGetErrorName(e), cudaGetErrorString(e),
-		lost ? "; the device is lost to this process" : "");
-	if (lost)
-		d->failure = DEVICE_STICKY;
-	else
+		stays != cudaSuccess ? "; the device is lost to this process" : "");
+	if (stays == cudaSuccess) {
 		cudaGetLastError();
+		return -1;
+	}
+	d->failure = DEVICE_STICKY;
+	if (!d->lost)
+		d->lost = cudaGetErrorName(stays);
 	return -1;
 }
 
@@ -66,11 +69,19 @@ static bool cuda_usable(int index, char what[DEVICE_WHAT])
 	return true;
 }
 
+static void drop_unused(struct cuda_device *d)
+{
+	for (void *base; (base = arena_drop_unused(&d->arena));)
+		cudaFree(base);
+}
+
 static void cuda_close(struct device *head)
 {
 	struct cuda_device *d = cuda_device(head);
 	cudaSetDevice(d->index);
 	cudaFreeHost(d->stage);
+	drop_unused(d);
+	free(d->arena.block);
 	free(d);
 }
 
@@ -91,6 +102,7 @@ static struct device *cuda_open(const struct device_options *o, int index, struc
 	d->head.pass_rows = 4096;
 	d->index = index;
 	d->head.host_cache_from = o->kv_offload ? OFFLOAD_BYTES : 0;
+	d->head.staged_layers = STAGED;
 	d->blas = cublas_load(what);
 	if (cuda_check(&d->head, cudaGetDeviceProperties(&p, index), "cudaGetDeviceProperties") || cuda_use(&d->head)) {
 		err_set(err, "device \"cuda:%d\": %s", index, d->head.error);
@@ -98,7 +110,8 @@ static struct device *cuda_open(const struct device_options *o, int index, struc
 		return NULL;
 	}
 	snprintf(d->head.name, sizeof d->head.name, "%s:%d", is_emulated(&p) ? "emulated" : "cuda", index);
-	snprintf(d->isa, sizeof d->isa, "sm_%d%d", p.major, p.minor);
+	d->wgmma = kernel_attend_wgmma_there(p.major, p.minor);
+	snprintf(d->isa, sizeof d->isa, "sm_%d%d%s", p.major, p.minor, d->wgmma ? "a" : "");
 	snprintf(d->head.why, sizeof d->head.why, "%s", what);
 	cuda_usable(index, d->head.why);
 	d->head.isa = d->isa;
@@ -109,10 +122,19 @@ static struct device *cuda_open(const struct device_options *o, int index, struc
 
 static void *cuda_alloc(struct device *d, int64_t bytes, bool cache)
 {
-	void *p = NULL;
+	struct cuda_device *cd = cuda_device(d);
+	bool host = cache && cache_on_host(d, bytes);
+	void *p = host ? NULL : arena_take(&cd->arena, bytes);
+	if (p)
+		return p;
 	if (cuda_use(d))
 		return NULL;
-	cudaError_t e = cache && cache_on_host(d, bytes) ? cudaHostAlloc(&p, (size_t)bytes, cudaHostAllocPortable) : cudaMalloc(&p, (size_t)bytes);
+	cudaError_t e = host ? cudaHostAlloc(&p, (size_t)bytes, cudaHostAllocPortable) : cudaMalloc(&p, (size_t)bytes);
+	if (e == cudaErrorMemoryAllocation && !host && arena_free_bytes(&cd->arena)) { /* blocks that hold nothing may be in its way */
+		cudaGetLastError();
+		drop_unused(cd);
+		e = cudaMalloc(&p, (size_t)bytes);
+	}
 	if (e == cudaSuccess)
 		return p;
 	if (e == cudaErrorMemoryAllocation)
@@ -122,12 +144,38 @@ static void *cuda_alloc(struct device *d, int64_t bytes, bool cache)
 	return NULL;
 }
 
+/* Only this device's own queues: a proxy on the same GPU goes on. */
+static void queues_wait(struct device *d)
+{
+	for (struct cuda_queue *q = cuda_device(d)->queues; q; q = q->next)
+		if (q->stream && cuda_check(d, cudaStreamSynchronize(q->stream), "synchronise"))
+			return;
+}
+
+static void cuda_reserve(struct device *d, int64_t bytes)
+{
+	struct cuda_device *cd = cuda_device(d);
+	void *base = NULL;
+	bytes = round_up(bytes + RANGES_BYTES, 256);
+	if (arena_largest(&cd->arena) >= bytes || cuda_use(d))
+		return;
+	drop_unused(cd);
+	if (cudaMalloc(&base, (size_t)bytes) == cudaSuccess)
+		arena_add(&cd->arena, base, bytes);
+	else
+		cudaGetLastError(); /* piece by piece, then; a lost device says so there */
+}
+
 static void cuda_free(struct device *d, void *p, int64_t bytes, bool cache)
 {
 	bool host = cache && cache_on_host(d, bytes);
 	if (cuda_use(d))
 		return;
-	cuda_device(d)->freed_caches += cache;
+	if (!host && arena_holds(&cuda_device(d)->arena, p)) {
+		queues_wait(d); /* whoever gets the range next may write to it at once */
+		arena_give(&cuda_device(d)->arena, p, bytes);
+		return;
+	}
 	if (host)
 		cuda_check(d, cudaDeviceSynchronize(), "cudaDeviceSynchronize"); /* cudaFree waits by itself */
 	cuda_check(d, host ? cudaFreeHost(p) : cudaFree(p), "cudaFree");
@@ -136,7 +184,9 @@ static void cuda_free(struct device *d, void *p, int64_t bytes, bool cache)
 static int64_t cuda_free_bytes(struct device *d)
 {
 	size_t there, all;
-	return cuda_use(d) || cudaMemGetInfo(&there, &all) != cudaSuccess ? -1 : (int64_t)there;
+	if (cuda_use(d) || cudaMemGetInfo(&there, &all) != cudaSuccess)
+		return -1;
+	return (int64_t)there + arena_free_bytes(&cuda_device(d)->arena);
 }
 
 static int cuda_upload(struct device *d, void *dst, const void *host, int64_t bytes)
@@ -163,6 +213,7 @@ const struct backend backend_cuda = {
 	.peaks = cuda_peaks,
 	.alloc = cuda_alloc,
 	.free = cuda_free,
+	.reserve = cuda_reserve,
 	.free_bytes = cuda_free_bytes,
 	.upload = cuda_upload,
 	.queue_new = cuda_queue_new,
@@ -196,6 +247,9 @@ const struct backend backend_cuda = {
 	.copy = cuda_copy,
 	.gather_rows = cuda_gather_rows,
 	.argmax = cuda_argmax,
+	.topk = cuda_topk,
+	.top_counts = cuda_top_counts,
+	.pool = cuda_pool,
 	.attention = cuda_attention,
 	.attn_lse = cuda_attn_lse,
 	.attn_reduce = cuda_attn_reduce,

@@ -37,6 +37,39 @@ cudaError_t kernel_gather_rows(cudaStream_t s, void *out, int64_t out_bytes, con
 /* out[r] = index of the largest of x[r][0..cols), the lowest on ties, -1 with a NaN */
 cudaError_t kernel_argmax(cudaStream_t s, int32_t *out, const float *x, int64_t ld, int64_t cols, int64_t rows);
 
+/* ---- scores ---- */
+/* The best k of rows of scores, each row alone (groups = rows) or all rows together (groups = 1), by the common order. */
+enum { TOPK_BINS = 2048, TOPK_CHUNK = 4096 /* columns of a block */ };
+struct topk_cut {
+	int64_t left; /* entries still to be found among those with this key */
+	int64_t nan;
+	uint32_t key; /* so many of its upper bits as passes are done */
+};
+struct topk_part { /* entries of one chunk of a row */
+	int32_t above, equal; /* above the cut, equal to it; kernel_topk_place turns them into the chunk's first place and its equals that are in */
+};
+struct topk_job {
+	const float *x; /* [rows][ld] */
+	int64_t ld, cols, rows, groups;
+	uint32_t *bins;         /* [groups][TOPK_BINS], zero */
+	struct topk_cut *cut;   /* [groups], {k, 0, 0} */
+	struct topk_part *part; /* [rows][chunks of cols] */
+	int64_t *count;         /* [rows] out: entries of the best k in this row */
+};
+/* Finds the cuts and count. */
+cudaError_t kernel_topk(cudaStream_t s, struct topk_job job);
+/* After kernel_topk: columns of the best of each row, ascending, to out + first[row]. */
+cudaError_t kernel_topk_list(cudaStream_t s, struct topk_job job, int32_t *out, const int64_t *first);
+struct pool_job { /* as struct pool_rule */
+	const float *x; /* [groups * g][ld] */
+	float *out;     /* [groups][out_ld] */
+	int64_t ld, out_ld, cols, groups;
+	int g, size; /* size 1: no pooling */
+	bool average, group_max, pool_first;
+	float divisor;
+};
+cudaError_t kernel_pool(cudaStream_t s, struct pool_job job);
+
 /* ---- around a linear layer ---- */
 /* Rows [0, rows) of x, k columns, to out [all_rows][out.ld], zeros elsewhere. */
 cudaError_t kernel_linear_in(cudaStream_t s, struct rows out, int64_t all_rows, struct rows x, int64_t k, int64_t rows);
@@ -89,6 +122,9 @@ struct attend_shape {
 };
 /* Many rows of a sequence: tiles of rows, each over all its keys. bf16 caches. */
 cudaError_t kernel_attend(cudaStream_t s, const struct attend_item *items, int n, int64_t most_rows, struct attend_shape shape);
+/* The same on sm_90a for heads of 64 or 128 channels, where the program holds it for such a device. */
+bool kernel_attend_wgmma_there(int major, int minor);
+cudaError_t kernel_attend_wgmma(cudaStream_t s, const struct attend_item *items, int n, int64_t most_rows, struct attend_shape shape);
 /* The same for fp32 caches, any number of rows. */
 cudaError_t kernel_attend_plain(cudaStream_t s, const struct attend_item *items, int n, int64_t most_rows, struct attend_shape shape);
 /* At most ATTEND_FEW rows (queries x heads of the group) of each item, keys in parts; then the parts are merged in ascending order. bf16 caches. */

@@ -208,14 +208,13 @@ int cuda_kv_write(struct queue *q, struct kv *kv, int layer, int head, int64_t n
 	cudaStream_t s = cuda_queue(q)->stream;
 	if (!buf)
 		return device_fail(q->d, "kv_write: no memory on the host for %lld values", (long long)values);
-	cuda_kv_changed(q, kv, layer);
 	to_device_form(buf, k, values, q->d->bf16);
 	to_device_form(buf + bytes, v, values, q->d->bf16);
-	int rc = cuda_use(q->d) ||
+	int rc = cuda_use(q->d) || cuda_kv_write_begin(q, kv, layer, head, at) ||
 				 cuda_check(q->d, cudaMemcpyAsync(kv_row(kv, kv->k, layer, head, at), buf, bytes, cudaMemcpyDefault, s), "kv_write") ||
 				 cuda_check(q->d, cudaMemcpyAsync(kv_row(kv, kv->v, layer, head, at), buf + bytes, bytes, cudaMemcpyDefault, s),
 					 "kv_write") ||
-				 cuda_queue_sync(q)
+				 cuda_kv_write_end(q, kv) || cuda_queue_sync(q)
 			 ? -1
 			 : 0;
 	free(buf);
@@ -237,13 +236,13 @@ int cuda_kv_append(struct queue *q, int layer, const struct attn_seq *seqs, int 
 	for (int i = 0; i < n && !rc; i++) {
 		const struct attn_seq *s = &seqs[i];
 		const struct kv *t = s->tail;
-		cuda_kv_changed(q, t, layer);
 		for (int h = 0; h < heads && s->rows > 0 && !rc; h++) {
+			rc = cuda_kv_write_begin(q, t, layer, h, s->tail_len);
 			const float *row = x->x + s->row0 * x->cols + h * d;
 			items[used++] = (struct append_item){row + kcol, row + vcol, kv_row(t, t->k, layer, h, s->tail_len),
 				kv_row(t, t->v, layer, h, s->tail_len), s->rows};
 			most = s->rows > most ? s->rows : most;
-			if (used == ITEMS) {
+			if (used == ITEMS && !rc) {
 				rc = append_items(q, items, used, most, x->cols, d);
 				used = 0;
 				most = 0;
@@ -252,6 +251,8 @@ int cuda_kv_append(struct queue *q, int layer, const struct attn_seq *seqs, int 
 	}
 	if (used && !rc)
 		rc = append_items(q, items, used, most, x->cols, d);
+	for (int i = 0; i < n && !rc; i++)
+		rc = cuda_kv_write_end(q, seqs[i].tail);
 	free(items);
 	return rc;
 }
@@ -263,16 +264,20 @@ int cuda_kv_gather(struct queue *q, struct kv *dst, const struct kv *src, const 
 		return -1;
 	struct gather_item *items = mem_new((size_t)k->heads, sizeof *items);
 	int64_t most = 0;
-	cuda_kv_changed(q, dst, layer);
+	int rc = 0;
 	for (int h = 0; h < k->heads; h++) {
 		int i = layer * k->heads + h;
+		rc = rc || cuda_kv_write_begin(q, dst, layer, h, 0) ? -1 : 0;
 		items[h] = (struct gather_item){k->index + k->first[i], k->len[i], view_row(&from, from.k, src, layer, h, 0),
 			view_row(&from, from.v, src, layer, h, 0), kv_row(dst, dst->k, layer, h, 0), kv_row(dst, dst->v, layer, h, 0)};
 		most = k->len[i] > most ? k->len[i] : most;
 	}
-	const struct gather_item *list = most ? cuda_upload_list(q, items, k->heads * (int64_t)sizeof *items) : NULL;
+	const struct gather_item *list = most && !rc ? cuda_upload_list(q, items, k->heads * (int64_t)sizeof *items) : NULL;
 	free(items);
 	if (!list)
-		return most ? -1 : 0;
-	return cuda_check(q->d, kernel_gather(cuda_queue(q)->stream, list, k->heads, most, dst->head_dim * kv_element(q->d)), "kv_gather");
+		return most ? -1 : rc;
+	return cuda_check(q->d, kernel_gather(cuda_queue(q)->stream, list, k->heads, most, dst->head_dim * kv_element(q->d)), "kv_gather") ||
+			       cuda_kv_write_end(q, dst) || cuda_kv_ahead(q, src, layer)
+		       ? -1
+		       : 0;
 }

@@ -38,9 +38,7 @@ void *cuda_scratch(struct queue *head, enum scratch which, int64_t bytes)
 	struct cuda_queue *q = cuda_queue(head);
 	if (bytes <= q->scratch_bytes[which])
 		return q->scratch[which];
-	if (cuda_queue_sync(head)) /* somebody may still use the old one */
-		return NULL;
-	device_free(head->d, q->scratch[which], q->scratch_bytes[which]);
+	device_free(head->d, q->scratch[which], q->scratch_bytes[which]); /* waits for what still uses it */
 	q->scratch[which] = device_alloc(head->d, bytes);
 	q->scratch_bytes[which] = q->scratch[which] ? bytes : 0;
 	return q->scratch[which];
@@ -82,6 +80,8 @@ struct queue *cuda_queue_new(struct device *d, bool low_priority)
 	struct cuda_queue *q = mem_new(1, sizeof *q);
 	int least = 0, greatest = 0;
 	q->head.d = d;
+	q->next = cuda_device(d)->queues;
+	cuda_device(d)->queues = q;
 	for (int i = 0; i < 2; i++)
 		q->items[i] = mem_new(ITEMS, sizeof *q->items[i]);
 	if (cuda_use(d) || cuda_check(d, cudaDeviceGetStreamPriorityRange(&least, &greatest), "stream priorities") ||
@@ -100,12 +100,15 @@ void cuda_queue_free(struct queue *head)
 	cuda_use(d);
 	if (q->stream)
 		cudaStreamSynchronize(q->stream); /* what failed was reported where it was asked for */
+	struct cuda_queue **at = &cuda_device(d)->queues;
+	while (*at != q)
+		at = &(*at)->next;
+	*at = q->next;
 	if (q->blas)
 		cuda_device(d)->blas->destroy(q->blas);
 	for (int i = 0; i < SCRATCHES; i++)
 		device_free(d, q->scratch[i], q->scratch_bytes[i]);
-	for (int i = 0; i < STAGED; i++)
-		device_free(d, q->staged[i].buffer, q->staged[i].bytes);
+	cuda_offload_close(head);
 	device_free(d, q->workspace, WORKSPACE_BYTES);
 	device_free(d, q->ring.device, 2 * RING_HALF);
 	cudaFreeHost(q->ring.host);

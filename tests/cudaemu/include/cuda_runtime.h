@@ -137,5 +137,6 @@ CUEMU_MAKE(double, double)
 #include "cuemu/atomics.h"
 #include "cuemu/scalars.h"
 #include "cuemu/ptx.h"
+#include "cuemu/wgmma.h"
 #endif
 #endif

@@ -18,7 +18,10 @@ static struct stub {
 	/* what a test asks for */
 	const char *bad_target;                                    /* runner_open fails for it */
 	const char *failing, *oom, *unpruned, *with_nan, *unequal; /* method with that fate */
+	const char *losing;                                        /* the device is lost when this method answers or is timed; "*" = any */
+	int lose_after;                                            /* so many of its answers come first */
 	bool job_fails;                                            /* runner_answer returns -1 */
+	bool device_clock;                                         /* timing: the device has one */
 	bool reuses, parts_off;                                    /* timing: no prefill; parts that do not sum */
 	int stop_after;                                            /* answers after which stub_stop says yes; 0 = never */
 	/* what happened */
@@ -27,6 +30,7 @@ static struct stub {
 	char seen[8192];  /* a line for each job and question: what the harness asked for */
 	int64_t prefill_tokens;
 	char timed[4096]; /* methods in the order they were timed, "full snapkv " */
+	bool lost;        /* until the next runner_open */
 } stub;
 
 static inline bool stub_stop(void)
@@ -37,6 +41,7 @@ static inline bool stub_stop(void)
 int runner_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN])
 {
 	stub.opens++;
+	stub.lost = false;
 	snprintf(stub.target, sizeof stub.target, "%s", o->target);
 	if (stub.bad_target && !strcmp(o->target, stub.bad_target))
 		return err_set(err, "%s is not there", o->target);
@@ -47,6 +52,7 @@ int runner_open(struct runner **out, const struct runner_options *o, char err[ER
 		.dtype = "f32",
 		.chat_template = "tiny-pair",
 		.device = "cpu",
+		.topology = "cpu",
 		.isa = "none",
 		.model_sha256 = "0",
 		.tokenizer_sha256 = "1",
@@ -64,6 +70,12 @@ int runner_open(struct runner **out, const struct runner_options *o, char err[ER
 void runner_close(struct runner *r)
 {
 	free(r);
+}
+
+const char *runner_lost(const struct runner *r)
+{
+	(void)r;
+	return stub.lost ? "cudaErrorTest" : NULL;
 }
 
 int runner_method_params(const struct runner *r, const char *method, const char *options, char **canonical, char err[ERR_LEN])
@@ -220,6 +232,11 @@ static inline void stub_answer_one(struct runner *r, const struct runner_job *jo
 		a.message = "as the test asked";
 		a.oom_bytes = 12345;
 	}
+	stub.lost = stub.lost || ((stub_is(stub.losing, x) || stub_is(stub.losing, &(struct runner_variant){"*"})) && stub.lose_after-- <= 0);
+	if (stub.lost) {
+		a.status = ANSWER_FAILED;
+		a.message = "the device is lost";
+	}
 	stub.answers++;
 	job->done(job->user, &a);
 	free(text);
@@ -276,14 +293,24 @@ int runner_time(
 	const struct runner_variant *x = &job->variants[v];
 	if (stub_is(stub.failing, x))
 		return err_set(err, "as the test asked");
+	if ((stub.lost = stub.lost || stub_is(stub.losing, x)))
+		return err_set(err, "the device is lost");
 	size_t n = strlen(stub.timed);
 	snprintf(stub.timed + n, sizeof stub.timed - n, "%s ", x->method);
 	int64_t tokens = runner_count_tokens(r, job->context, strlen(job->context));
 	stub.prefill_tokens += stub.reuses ? 0 : tokens;
 	*out = (struct runner_timing){10, 20, 30, 40, 50, 60, stub.parts_off ? 300 : 210, 110, 100 * decode_tokens,
 		.decode_tokens = decode_tokens, .peak_bytes = 1000, .kv_bytes_before = 800, .kv_bytes_after = 400, .context_tokens = (int)tokens,
-		.kept_total = 4};
+		.kept_total = 4, .prefill_flops = 1e6, .second_pass_flops = strcmp(x->method, "kvzip") ? 0 : 2e6};
+	if (stub.device_clock)
+		out->device = (struct runner_device_time){9, 19, 29, 39, 49, 59, 204};
 	return 0;
+}
+
+double runner_peak_flops(struct runner *r)
+{
+	(void)r;
+	return 1e10;
 }
 
 int64_t runner_peak_bytes(const struct runner *r)

@@ -42,7 +42,6 @@ static inline void bench_run(struct bench *b, const char *text, const char *name
 		fail_msg("%s", err);
 	struct store_env e = {"h", "o", "c", "i", "cpu", "v", "f", "l", "c", false, 1, 1};
 	assert_int_equal(store_put_env(b->store, &e, env, err), 0);
-	assert_int_equal(store_run_begin(b->store, env, "[]", b->plan.json, b->run_id, err), 0);
 	b->progress = progress_open(true, 2);
 	b->sweep = (struct sweep){.plan = &b->plan,
 		.store = b->store,
@@ -50,6 +49,11 @@ static inline void bench_run(struct bench *b, const char *text, const char *name
 		.run_id = b->run_id,
 		.progress = &b->progress,
 		.stop = stub_stop};
+	lost_open(&b->sweep.lost, &b->plan, &b->sweep.sum);
+	if (*b->sweep.lost.run_id)
+		memcpy(b->run_id, b->sweep.lost.run_id, sizeof b->run_id);
+	else
+		assert_int_equal(store_run_begin(b->store, env, "[]", b->plan.json, b->run_id, err), 0);
 	b->rc = sweep_run(&b->sweep, err);
 	if (b->rc < 0)
 		fail_msg("%s", err);

@@ -101,7 +101,7 @@ static void figures_have_sources_and_sets_have_tasks(void **state)
 			figures++;
 		}
 	}
-	assert_int_equal(figures, 1892);
+	assert_int_equal(figures, 2212);
 	json_object_foreach(json_object_get(published, "sets"), name, members)
 	{
 		json_array_foreach(members, k, one)

@@ -221,6 +221,10 @@ static void test_example_plan_has_every_key(void **state)
 		n++;
 	}
 	assert_true(n > 40);
+	char *readme; /* shows it whole */
+	assert_int_equal(file_read("README.md", &readme, &len, err), 0);
+	assert_non_null(strstr(readme, text));
+	free(readme);
 	free(keys);
 	free(text);
 }

@@ -1,5 +1,6 @@
 /* test_sweep.c: a plan becomes rows: counted, resumed, failed, checked, timed. The runner is a stub that can be told to
  * misbehave. */
+#include "harness/environment.h"
 #include "tests/unit/harness/sweep_bench.h"
 
 #include "harness/dryrun.h"
@@ -138,6 +139,104 @@ static void test_a_failed_sample_is_a_row_and_is_tried_again(void **state)
 	end(&b);
 }
 
+/* Runs until no process is wanted any more, as exec would; returns how many there were. The last one is left open. */
+static int run_processes(struct bench *b, const char *name, const char *const *set, int n)
+{
+	int processes = 0;
+	do {
+		if (processes)
+			end(b);
+		run_once(b, name, set, n);
+		processes++;
+		assert_true(processes < 20);
+		if (b->rc == SWEEP_LOST)
+			lost_hand_over(&b->sweep.lost, b->run_id, &b->sweep.sum);
+	} while (b->rc == SWEEP_LOST);
+	return processes;
+}
+
+/* One method loses the device wherever it runs: it is set aside after two contexts, and every cell of the others is answered. */
+static void test_a_method_that_loses_the_device_stops_no_other(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.losing = "snapkv";
+	int processes = run_processes(&b, "losing", NULL, 0);
+	assert_int_equal(b.rc, SWEEP_DONE);
+	assert_int_equal(processes, 5); /* two contexts: all methods, then it alone */
+	check_counts(&b, CELLS, SAMPLES, 36, 24, 0);
+	assert_int_equal(b.sweep.sum.ok, 36); /* counted over all processes */
+	assert_int_equal(b.sweep.sum.failed, 24);
+	assert_int_equal(b.sweep.sum.missing, SAMPLES);
+	assert_true(sweep_failed(&b.sweep.sum));
+	char *text = dump(b.store);
+	assert_non_null(strstr(text, "the device is lost"));
+	assert_non_null(strstr(text, "not run: snapkv lost the device twice in a row (cudaErrorTest)"));
+	free(text);
+	end(&b);
+	stub.losing = NULL; /* the same command tries what failed again */
+	run_once(&b, "losing", NULL, 0);
+	check_counts(&b, CELLS, SAMPLES, SAMPLES, 0, 0);
+	end(&b);
+}
+
+/* Lost once, in the middle of a job: what was answered stays, the rest is answered by the next process, nothing fails. */
+static void test_a_device_lost_once_costs_nothing(void **state)
+{
+	(void)state;
+	struct bench b;
+	run_once(&b, "undisturbed", NULL, 0);
+	char *whole = dump(b.store);
+	end(&b);
+	stub.losing = "random";
+	stub.lose_after = 8;
+	run_once(&b, "once", NULL, 0);
+	assert_int_equal(b.rc, SWEEP_LOST);
+	assert_int_equal(b.sweep.sum.failed, 0); /* several methods ran: charged to none */
+	stub.losing = NULL;
+	lost_hand_over(&b.sweep.lost, b.run_id, &b.sweep.sum);
+	end(&b);
+	run_once(&b, "once", NULL, 0);
+	assert_int_equal(b.rc, SWEEP_DONE);
+	assert_false(sweep_failed(&b.sweep.sum));
+	char *text = dump(b.store);
+	assert_string_equal(text, whole);
+	free(text), free(whole);
+	end(&b);
+}
+
+/* Whatever runs loses it: two methods in a row, and the sweep ends with the reason. */
+static void test_a_device_that_is_always_lost_ends_the_sweep(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.losing = "*";
+	assert_int_equal(run_processes(&b, "gone", NULL, 0), 3); /* all together, full, random */
+	assert_int_equal(b.rc, SWEEP_GIVEN_UP);
+	assert_non_null(strstr(b.sweep.lost.why, "twice in a row by the same error (cudaErrorTest): by full, then by random"));
+	check_counts(&b, CELLS, SAMPLES, 0, 9, 0); /* one context of full and of random at two ratios */
+	end(&b);
+}
+
+/* The new process does not find the device: no other takes its place. */
+static void test_a_lost_device_must_come_back(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.losing = "*";
+	run_once(&b, "away", NULL, 0);
+	assert_int_equal(b.rc, SWEEP_LOST);
+	strcpy(b.sweep.lost.device, "cuda:0"); /* what the stub calls auto is the CPU */
+	lost_hand_over(&b.sweep.lost, b.run_id, &b.sweep.sum);
+	end(&b);
+	stub.losing = NULL;
+	run_once(&b, "away", NULL, 0);
+	assert_int_equal(b.rc, SWEEP_GIVEN_UP);
+	assert_non_null(strstr(b.sweep.lost.why, "cuda:0 was lost and cannot be opened again: cpu is"));
+	check_counts(&b, CELLS, SAMPLES, 0, 0, 0);
+	end(&b);
+}
+
 static void test_out_of_memory_is_a_row(void **state)
 {
 	(void)state;
@@ -236,6 +335,30 @@ static int count_rows(void *user, const struct timing_row *r)
 	return 0;
 }
 
+/* The stub's arithmetic at the stub's peak: 1e6 and, for kvzip, 2e6 at 1e10 FLOP/s; and how long this process waited for a core. */
+static int check_fact(void *user, const char *name, int64_t value)
+{
+	int *n = user; /* prefill, second pass, waited */
+	int which = !strcmp(name, "prefill_floor_ns") ? 0 : !strcmp(name, "second_pass_floor_ns") ? 1 : 2;
+	if (which < 2)
+		assert_int_equal(value, which ? 200000 : 100000);
+	n[which]++;
+	return 0;
+}
+
+static int check_facts(void *user, const struct cell_row *c)
+{
+	struct bench *b = user;
+	int n[3] = {0};
+	char err[ERR_LEN];
+	bool timed = !strcmp(c->protocol, "agnostic") && (c->retained_ppm == 300000 || !strcmp(c->method, "full"));
+	assert_int_equal(store_facts_of(b->store, c->cell_id, NULL, check_fact, n, err), 0);
+	assert_int_equal(n[0], timed);
+	assert_int_equal(n[1], timed && !strcmp(c->method, "kvzip"));
+	assert_int_equal(n[2], timed && environment_waited_ns() >= 0);
+	return 0;
+}
+
 static int check_timed(void *user, const struct cell_row *c)
 {
 	struct bench *b = user;
@@ -265,6 +388,62 @@ static void test_timing_is_interleaved_and_rotated(void **state)
 	run_once(&b, "timing", (const char *[]){"timing.enabled=true", "methods=snapkv,kvzip"}, 2);
 	assert_non_null(strstr(stub.timed, "full ")); /* a method more: all of the group again, in one process */
 	assert_non_null(strstr(stub.timed, "kvzip "));
+	assert_int_equal(store_cells(b.store, check_facts, &b, err), 0);
+	end(&b);
+}
+
+static int count_timed(void *user, const struct cell_row *c)
+{
+	void **with = user;
+	int *n = with[1]; /* cells with all repetitions: of others, of snapkv */
+	n[!strcmp(c->method, "snapkv")] += store_count_timings(with[0], c->cell_id) == 9;
+	return 0;
+}
+
+static int sum_device_times(void *user, const struct timing_row *t)
+{
+	*(int64_t *)user += t->warmup ? 0 : t->duration_ns;
+	return 0;
+}
+
+static int check_device_times(void *user, const struct cell_row *c)
+{
+	char err[ERR_LEN];
+	int64_t sum = 0;
+	assert_int_equal(store_device_timings_of(user, c->cell_id, NULL, sum_device_times, &sum, err), 0);
+	assert_int_equal(sum, c->timing_repetitions * (9 + 19 + 29 + 39 + 49 + 59 + 204));
+	return c->timing_repetitions != 0 && c->timing_repetitions != 9;
+}
+
+static void test_both_clocks_are_stored(void **state)
+{
+	(void)state;
+	struct bench b;
+	char err[ERR_LEN];
+	stub.device_clock = true;
+	run_once(&b, "clocks", (const char *[]){"timing.enabled=true"}, 1);
+	assert_int_equal(store_cells(b.store, check_device_times, b.store, err), 0);
+	end(&b);
+}
+
+/* The group is timed afresh by the next process, without the variant that lost the device. */
+static void test_a_device_lost_while_timing(void **state)
+{
+	(void)state;
+	struct bench b;
+	run_once(&b, "timing-lost", NULL, 0);
+	end(&b);
+	stub.losing = "snapkv";
+	assert_int_equal(run_processes(&b, "timing-lost", (const char *[]){"timing.enabled=true"}, 1), 2);
+	assert_int_equal(b.rc, SWEEP_DONE);
+	assert_int_equal(b.sweep.sum.timings_failed, 1);
+	assert_true(sweep_failed(&b.sweep.sum));
+	assert_int_equal(strncmp(stub.timed, "full full random random full full random ", 41), 0);
+	int timed[2] = {0};
+	char err[ERR_LEN];
+	assert_int_equal(store_cells(b.store, count_timed, (void *[]){b.store, timed}, err), 0);
+	assert_int_equal(timed[0], 2); /* full, random at .3 */
+	assert_int_equal(timed[1], 0);
 	end(&b);
 }
 
@@ -349,6 +528,12 @@ int main(void)
 		TEST(test_the_same_command_asks_nothing_twice),
 		TEST(test_stopped_and_resumed_equals_one_go),
 		TEST(test_a_failed_sample_is_a_row_and_is_tried_again),
+		TEST(test_a_method_that_loses_the_device_stops_no_other),
+		TEST(test_a_device_lost_once_costs_nothing),
+		TEST(test_a_device_that_is_always_lost_ends_the_sweep),
+		TEST(test_a_lost_device_must_come_back),
+		TEST(test_a_device_lost_while_timing),
+		TEST(test_both_clocks_are_stored),
 		TEST(test_out_of_memory_is_a_row),
 		TEST(test_a_context_that_cannot_be_had_fails_its_samples),
 		TEST(test_pruning_that_did_not_take_place_fails),

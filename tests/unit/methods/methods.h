@@ -83,6 +83,7 @@ static inline void run_open(struct run *r, const struct engine *e, const char *n
 		.repeat = &r->repeat,
 		.params = r->m.params,
 		.seed = 5,
+		.rank_there = true,
 		.layers = c->layers,
 		.kv_heads = c->kv_heads};
 	prompt_shape_for(&r->m, prefix, context, after, &r->s.shape);
@@ -101,6 +102,7 @@ static inline void run_close(struct run *r)
 {
 	if (r->m.scorer->end)
 		r->m.scorer->end(&r->s);
+	scores_drop(&r->s);
 	free(r->s.scores);
 	kv_free(r->kv);
 	method_free(&r->m);

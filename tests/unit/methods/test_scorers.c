@@ -26,24 +26,24 @@ static void p3_snap_1_golden(void **state)
 {
 	(void)state;
 	static const struct {
-		struct snapkv_rule rule;
+		struct pool_rule rule;
 		double want[6];
 		int kept[2];
 	} variants[] = {
-		{{'n', 1, false, false}, {.15, .2, .05, .175, .05, .05}, {1, 3}},
-		{{'a', 3, false, false}, {.116667, .133333, .141667, .091667, .091667, .033333}, {1, 2}},
-		{{'a', 3, false, true}, {.116667, .133333, .141667, .091667, .091667, .033333}, {1, 2}},
-		{{'m', 3, false, false}, {.2, .2, .2, .175, .175, .05}, {0, 1}},
-		{{'m', 3, false, true}, {.275, .275, .325, .175, .175, .05}, {0, 2}},
-		{{'m', 3, true, false}, {.35, .35, .35, .3, .3, .05}, {0, 1}},
-		{{'a', 3, true, false}, {.183333, .2, .233333, .133333, .133333, .033333}, {1, 2}},
+		{{'n', 1, false, false, 2}, {.15, .2, .05, .175, .05, .05}, {1, 3}},
+		{{'a', 3, false, false, 2}, {.116667, .133333, .141667, .091667, .091667, .033333}, {1, 2}},
+		{{'a', 3, false, true, 2}, {.116667, .133333, .141667, .091667, .091667, .033333}, {1, 2}},
+		{{'m', 3, false, false, 2}, {.2, .2, .2, .175, .175, .05}, {0, 1}},
+		{{'m', 3, false, true, 2}, {.275, .275, .325, .175, .175, .05}, {0, 2}},
+		{{'m', 3, true, false, 2}, {.35, .35, .35, .3, .3, .05}, {0, 1}},
+		{{'a', 3, true, false, 2}, {.183333, .2, .233333, .133333, .133333, .033333}, {1, 2}},
 	};
 	float sums[2][8], scores[8] = {0};
 	for (int h = 0; h < 2; h++)
 		for (int j = 0; j < 8; j++)
 			sums[h][j] = snap_rows[h][0][j] + snap_rows[h][1][j];
 	for (size_t i = 0; i < sizeof(variants) / sizeof(*variants); i++) {
-		snapkv_scores(sums[0], 2, 8, 6, 2, &variants[i].rule, scores);
+		pool_scores(sums[0], 2, 8, 6, &variants[i].rule, scores);
 		assert_close(scores, variants[i].want, 6, 1e-6);
 		assert_pick("snapkv", "{\"window\":2}", scores, 8, .5, variants[i].kept[0], variants[i].kept[1], 6, 7);
 	}
@@ -53,9 +53,9 @@ static void p4_window_scores_do_not_leak(void **state)
 {
 	(void)state;
 	float sums[8] = {1, 1, 1, 1, 1, 1, 1000, 1000}, scores[6];
-	snapkv_scores(sums, 1, 8, 6, 1, &(struct snapkv_rule){'m', 7, false, false}, scores);
+	pool_scores(sums, 1, 8, 6, &(struct pool_rule){'m', 7, false, false, 1}, scores);
 	assert_close(scores, (const double[]){1, 1, 1, 1, 1, 1}, 6, 0);
-	snapkv_scores(sums, 1, 8, 6, 1, &(struct snapkv_rule){'a', 5, false, false}, scores);
+	pool_scores(sums, 1, 8, 6, &(struct pool_rule){'a', 5, false, false, 1}, scores);
 	assert_close(scores, (const double[]){.6, .8, 1, 1, .8, .6}, 6, 1e-6);
 }
 

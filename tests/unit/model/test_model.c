@@ -570,10 +570,19 @@ static void reads_a_real_gguf(void **state)
 	free(path);
 }
 
+/* SmolLM2-135M by hand: 30 layers of 576 x (576 + 192 + 192 + 576) + 3 x 576 x 1536 weights; 2048 x 2048 / 2 pairs of attention. */
+static void arithmetic_of_a_prefill(void **state)
+{
+	(void)state;
+	struct model_config c = {.layers = 30, .heads = 9, .kv_heads = 3, .head_dim = 64, .hidden = 576, .ffn = 1536};
+	assert_true(model_linear_weights(&c) == 106168320);
+	assert_true(model_prefill_flops(&c, 2048) == 2 * 106168320.0 * 2048 + 4 * 64.0 * 9 * 30 * (2048.0 * 2048 / 2));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_hugging_face_folders),
+		cmocka_unit_test(arithmetic_of_a_prefill), cmocka_unit_test(reads_hugging_face_folders),
 		cmocka_unit_test(joins_eos_ids),
 		cmocka_unit_test(gguf_equals_its_folder),
 		cmocka_unit_test(hash_names_the_weights),

@@ -248,6 +248,53 @@ static void tables_equal_their_sql(void **state)
 	free(html);
 }
 
+/* KVzip's pass over its floor, and what a KVzip at its floor would leave to be gained; files without floors say nothing of it. */
+static void kvzip_beside_its_floor(void **state)
+{
+	(void)state;
+	struct writer w;
+	char id[SHA_LEN];
+	writer_open(&w, "tiny-pair/target");
+	for (int i = 0; i < 3; i++) {
+		struct cell_plan p = {"niah-single", (const char *[]){"full", "kvzip", "snapkv"}[i], "{}", "agnostic", true, 512,
+			i ? 300000 : 1000000, 12};
+		put_cell(&w, &p, id);
+		for (int k = 0; k < p.planned; k++)
+			put_sample(&w, &p, id, k, "ok", 1, "48291");
+		put_times(&w, id, i == 1 ? 2300 : 1000, i ? .3 : 0, 9);
+		for (int r = 0; r < 9 && i == 1; r++)
+			check(store_put_timings(w.s,
+				&(struct store_timing){id, w.run, "second_pass", r, false, "host", 600000000, 16, 1, 1, 1}, 1, err));
+	}
+	store_close(w.s);
+	char *html = page("t"), *csv = table_as("cost", "csv");
+	assert_null(strstr(html, "its floor, the prefill"));
+	assert_null(strstr(csv, "floor"));
+	free(html);
+	free(csv);
+	writer_open(&w, "tiny-pair/target");
+	struct cell_plan kvzip = {"niah-single", "kvzip", "{}", "agnostic", true, 512, 300000, 12};
+	put_cell(&w, &kvzip, id);
+	put_times(&w, id, 2300, .3, 9);
+	for (int r = 0; r < 9; r++)
+		check(store_put_timings(w.s,
+			&(struct store_timing){id, w.run, "second_pass", r, false, "host", 600000000, 16, 1, 1, 1}, 1, err));
+	check(store_put_fact(w.s, &(struct store_fact){id, w.run, "prefill_floor_ns", 200000000}, err));
+	check(store_put_fact(w.s, &(struct store_fact){id, w.run, "second_pass_floor_ns", 300000000}, err));
+	struct cell_plan full = {"niah-single", "full", "{}", "agnostic", true, 512, 1000000, 12};
+	put_cell(&w, &full, id);
+	put_times(&w, id, 1000, 0, 9);
+	store_close(w.s);
+	html = page("t"), csv = table_as("cost", "csv");
+	expect_well_formed(html);
+	assert_non_null(strstr(html, "KVzip’s second pass took 2.0 times its floor, the prefill 6.9 times its own")); /* .6 of 2304 ms / 200 */
+	assert_non_null(strstr(html, "no method could be more than 2.50 times faster than KVzip"));
+	assert_non_null(strstr(csv, "prefill_over_floor,second_pass_over_floor"));
+	assert_non_null(strstr(html, "AS second_pass_floor_ns"));
+	free(html);
+	free(csv);
+}
+
 static void unknown_tables_are_told(void **state)
 {
 	(void)state;
@@ -558,6 +605,12 @@ static void nights_with_a_step(void **state)
 	assert_non_null(strstr(html, "-0.100 since 2025-12-05")); /* the seventh night */
 	assert_non_null(strstr(html, "fell &lt;/li&gt;"));
 	assert_int_equal(count(html, "level bad"), 1);
+	assert_non_null(strstr(html, "<article class=\"card night bad\"><h3>Night of 2025-12-10 07:06: regression</h3>"));
+	assert_non_null(strstr(html, "1 alert, 0 notices"));
+	assert_non_null(strstr(html, "<li>accuracy: niah a: fell &lt;/li&gt;</li>"));
+	char *csv = table_as("loss-0", "csv");
+	assert_non_null(strstr(csv, "loss_points_0.3,ttft_of_full")); /* at r = 1 the full cache alone was measured: no column */
+	free(csv);
 	free(html);
 }
 
@@ -589,13 +642,53 @@ static void trainings_with_their_floor(void **state)
 	free(html);
 }
 
+/* Two files, one of them timed at two lengths beside the full cache, and a third that nothing was timed with. */
+static void recall_against_time(void **state)
+{
+	(void)state;
+	struct writer w;
+	const struct {
+		const char *name, *sha256, *params;
+		double recall;
+	} files[] = {{"all", "aaaa00001111", "{\"files\":{\"proxykv-flat\":\"aaaa0000\"}}", .83},
+		{"first six", "bbbb00001111", "{\"files\":{\"proxykv-flat-l6\":\"bbbb0000\"},\"layers\":6}", .81},
+		{"never timed", "cccc00001111", "{\"files\":{\"proxykv-flat-l2\":\"\"}}", .75}};
+	const double times[2][3] = {{1, 1.5, 1.25}, {1, 1.4, 1.1}}; /* [length][full, all, first six] */
+	writer_open(&w, "tiny");
+	for (int i = 0; i < 4; i++) { /* the second file is trained twice, to the same weights */
+		char id[33];
+		int f = i < 3 ? i : 1;
+		struct store_training t = {.kind = "proxykv", .name = files[f].name, .config = "{}", .contexts = "[]"};
+		check(store_training_begin(w.s, &t, id, err));
+		check(store_training_step(w.s, id, 1, "recall@0.1", files[f].recall, err));
+		check(store_training_end(w.s, id, "/x", files[f].sha256, err));
+	}
+	for (int l = 0; l < 2; l++)
+		for (int m = 0; m < 4; m++) {
+			char cell[SHA_LEN];
+			const struct cell_plan p = {"niah", m ? "proxykv" : "full", m ? files[m - 1].params : "{}", "agnostic", true,
+				l ? 4096 : 1024, m ? 300000 : 1000000, 1};
+			put_cell(&w, &p, cell);
+			put_sample(&w, &p, cell, 0, "ok", 1, "48291");
+			if (m < 3)
+				put_times(&w, cell, 1000 * times[l][m], m ? .05 : 0, 1);
+		}
+	store_close(w.s);
+	char *html = page("t");
+	expect_well_formed(html);
+	assert_int_equal(count(html, "× the full cache&#39;s time"), 2);
+	assert_non_null(strstr(html, "all: 0.830 at 1.4× the full cache"));
+	assert_non_null(strstr(html, "first six: 0.810 at 1.1× the full cache"));
+	free(html);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {TEST(the_smallest_ratio_that_holds), TEST(nothing_changed_anywhere),
-		TEST(only_whole_methods_are_picked), TEST(tables_equal_their_sql), TEST(unknown_tables_are_told),
+		TEST(only_whole_methods_are_picked), TEST(tables_equal_their_sql), TEST(kvzip_beside_its_floor), TEST(unknown_tables_are_told),
 		TEST(every_sample_is_there_and_the_worst_first), TEST(a_grid_of_90_cells), TEST(hostile_answers),
 		TEST(public_pages_tell_no_place), cmocka_unit_test(paths_are_cut),
 		cmocka_unit_test(fields_and_strings_are_quoted), TEST(comparisons), TEST(nights_with_a_step),
-		TEST(trainings_with_their_floor)};
+		TEST(trainings_with_their_floor), TEST(recall_against_time)};
 	return cmocka_run_group_tests_name("pages", tests, NULL, NULL);
 }

@@ -29,8 +29,9 @@ struct setting {
 	const char *target, *dtype, *variant, *protocol, *template;
 	int64_t length;
 	bool no_b, failed; /* without the second task; snapkv's samples failed */
+	bool unpinned;
 };
-static const struct setting usual = {"org/Real-8B", "bf16", "rows", "agnostic", "qwen", 4096, false, false};
+static const struct setting usual = {"org/Real-8B", "bf16", "rows", "agnostic", "qwen", 4096, false, false, false};
 
 static void check(int rc)
 {
@@ -47,6 +48,7 @@ static void put_cell(struct store *s, const struct setting *k, const char *run, 
 		.metric = "string_match_all",
 		.params = "{}",
 		.variant = k->variant,
+		.data_state = k->unpinned ? "unpinned" : "",
 		.version = 1,
 		.binary_metric = true};
 	check(store_put_method(s, &m, method_id, err));
@@ -157,16 +159,24 @@ static const char published[] = "{\"sources\": {\"s\": {\"title\": \"A|B 2024\",
 				"   \"values\": {\"KV cache, GB\": 3.75}},"
 				"  {\"source\": \"odd\", \"model\": \"Real-8B\", \"method\": \"snapkv\", \"protocol\": \"\", "
 				"\"length\": 4096, \"retained\": 0.3,"
-				"   \"values\": {\"ruler-a\": 60.0}}]}";
+				"   \"values\": {\"ruler-a\": 60.0}},"
+				"  {\"source\": \"s\", \"model\": \"Real-8B\", \"method\": \"snapkv\", \"protocol\": "
+				"\"agnostic\", \"length\": 4096, \"retained\": 0.3,"
+				"   \"budget_tokens\": 1024, \"values\": {\"ruler-b\": 50.0}},"
+				"  {\"source\": \"s\", \"model\": \"Real-8B\", \"method\": \"snapkv\", \"protocol\": "
+				"\"agnostic\", \"length\": 4096, \"retained\": null,"
+				"   \"budget_tokens\": 2048, \"values\": {\"ruler-b\": 55.0}}]}";
 static const char about[] = "{\"title\": \"T & <T>\", \"states\": [\"one thing\"], \"not_stated\": [[\"a size\", \"ours\"]], "
 			    "\"records\": [\"s\", [\"odd\", \"ruler\"]],"
 			    " \"stand_ins\": {\"ruler\": [\"ruler-a\"]}}";
+
+static const char suites[] = "{\"tasks\": {\"ruler-a\": {\"contexts\": 500}, \"ruler-b\": {\"contexts\": 20}}}";
 
 static char *compare(const struct setting *k, const char *scale, const char *format)
 {
 	struct store *s = make_store(k);
 	struct strbuf out = {0};
-	check(paper_write(s, &(struct paper_wish){about, published, scale, "method x: not in this build\n"}, format, &out, err));
+	check(paper_write(s, &(struct paper_wish){about, published, scale, suites, "method x: not in this build\n"}, format, &out, err));
 	store_close(s);
 	return strbuf_take(&out);
 }
@@ -222,6 +232,8 @@ static void what_is_missing_is_listed(void **state)
 	says(text, "A\\|B 2024: kvzap was not run (1 figure)");
 	says(text, "A\\|B 2024: r = 0.9 was not run (1 figure)");
 	says(text, "ruler: mean of 8: which tasks is not stated (1 figure)");
+	says(text, "snapkv: the share that was kept is not stated (1 figure)");
+	assert_null(strstr(text, "| 55 |"));
 	says(text, "method x: not in this build");
 	says(text, "a size: ours");
 	assert_null(strstr(text, "| 70 |")); /* no counterpart, no row */
@@ -267,6 +279,15 @@ static void each_reason_is_named(void **state)
 	char *text = compare(&usual, "full", "md");
 	line_says(text, "| ruler-a | snapkv | 0.3 |", "not comparable: ");
 	says(text, "published with its own scoring");
+	says(text, "rows: 20 of the task's 500 (a difference is given all the same)");
+	assert_null(strstr(text, "of the task's 20"));
+	assert_null(strstr(text, "unpinned"));
+	line_says(text, "| ruler-b | snapkv | 0.3 | 50 |", "not comparable: ");
+	says(text, "budget: a share of each prompt, published: 1024 tokens of each");
+	free(text);
+	k = usual, k.unpinned = true;
+	text = compare(&k, "full", "md");
+	says(text, "rows: unpinned, nobody knows whether they are upstream's (a difference is given all the same)");
 	free(text);
 }
 
@@ -297,7 +318,7 @@ static void three_looks(void **state)
 	text = compare(&usual, "full", "latex");
 	says(text, "T \\& \\symbol{60}T\\symbol{62}");
 	says(text,
-		"ruler: mean of 2 & snapkv & 0.3 & 40 ±0.5 & 0.500 & 37.5 [25.3, 52.3] & 0.500 & 40 & -2.5 [-15.2, +12.8] \\\\");
+		"ruler: mean of 2 & snapkv & 0.3 & 40 ±0.5 & 0.500 & 37.5 [25.3, 52.3] & 0.500 & 40 & -2.5 [-15.2, +12.8]: a \\\\");
 	free(text);
 }
 

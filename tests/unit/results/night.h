@@ -16,6 +16,7 @@ struct night_plan {                                                             
 	int scorer, measure, contexts, rounds, seed; /* contexts, rounds: 0 = as above, negative = none */
 	double lost;                                 /* share of snapkv's right answers that became wrong */
 	double slower, all_slower;                   /* snapkv's TTFT, everybody's: 0.1 = 10 % more */
+	double waited;                               /* share of the time threads had no core; 0 = not known */
 	double busy;                                 /* how far other work slows rounds down; 0 = up to .2 of the time */
 	int failed, other_answers;                   /* of kvzip's samples: not a number; other words, same score */
 	bool infinite;                               /* one score of kvzip */
@@ -108,6 +109,8 @@ static void night_times(struct store *s, const struct night_plan *n, const char 
 			.tokens = 1024};
 		MUST(store_put_timings(s, &t, 1, err));
 	}
+	if (n->waited > 0)
+		MUST(store_put_fact(s, &(struct store_fact){cell, run, "waited_ppm", (int64_t)(1e6 * n->waited)}, err));
 }
 
 /* Fresh path in the test's folder. */

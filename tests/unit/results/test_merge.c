@@ -103,6 +103,7 @@ static void make_shard(const struct shard *k)
 			put_sample(s, k, cell, run, i);
 		check(store_put_timings(
 			s, &(struct store_timing){cell, run, "ttft", 0, false, "host", 1000, 1, 1, 1, 1}, 1, err));
+		check(store_put_fact(s, &(struct store_fact){cell, run, "prefill_floor_ns", 100 + k->planned}, err));
 	}
 	check(store_run_end(s, run, 0, err));
 	store_close(s);
@@ -214,6 +215,7 @@ static void any_order_gives_the_same(void **state)
 	assert_int_equal(
 		number("out0", "SELECT count(*) FROM sample WHERE status = 'ok'"), 24); /* s3 by the host that answered it */
 	assert_int_equal(number("out0", "SELECT count(*) FROM timing"), 6);
+	assert_int_equal(number("out0", "SELECT count(*) FROM timing_fact"), 6);
 	assert_int_equal(number("out0", "SELECT count(*) FROM run"), 3);
 	assert_int_equal(number("out0", "SELECT count(*) FROM cell WHERE samples_planned = 12"), 2);
 	assert_int_equal(number("out0", "SELECT path = '/a/m' FROM model"), 1);

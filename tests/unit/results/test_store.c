@@ -312,10 +312,10 @@ static void only_failures_are_replaced(void **state)
 	struct store_sample p = a_sample(&f, "s1");
 	p.status = "oom", p.message = "asked for 5 bytes", p.score = NAN, p.oom_bytes = 5, p.answer = NULL;
 	assert_int_equal(store_put_sample(f.s, &p, err), 0);
-	assert_false(store_has_sample(f.s, f.cell, "s1"));
+	assert_false(store_has_sample(f.s, f.cell, "s1", NULL));
 	assert_int_equal(only_cell(f.s).oom, 1);
 	put_ok(&f, "s1");
-	assert_true(store_has_sample(f.s, f.cell, "s1"));
+	assert_true(store_has_sample(f.s, f.cell, "s1", NULL));
 	p = a_sample(&f, "s1");
 	p.score = 0, p.answer = "red";
 	assert_int_equal(store_put_sample(f.s, &p, err), 0);
@@ -344,8 +344,8 @@ static void counters(void **state)
 	struct cell_row c = only_cell(f.s);
 	assert_true(c.ok == 3 && c.empty == 2 && c.length_finish == 1 && c.failed == 1 && c.not_applicable == 1);
 	assert_true(fabs(c.score_mean - 1.0 / 3) < 1e-12); /* failures are counted apart, not as 0 */
-	assert_true(store_has_sample(f.s, f.cell, "s4"));
-	assert_false(store_has_sample(f.s, f.cell, "s3"));
+	assert_true(store_has_sample(f.s, f.cell, "s4", NULL));
+	assert_false(store_has_sample(f.s, f.cell, "s3", NULL));
 	store_close(f.s);
 }
 
@@ -501,11 +501,11 @@ static void a_batch_is_one_commit(void **state)
 	assert_int_equal(store_commit(f.s, err), 0);
 	assert_int_equal(store_begin(f.s, err), 0);
 	put_ok(&f, "s2");
-	assert_true(store_has_sample(f.s, f.cell, "s2"));
+	assert_true(store_has_sample(f.s, f.cell, "s2", NULL));
 	store_close(f.s); /* never committed: gone, the first batch stays */
 	open_filled(&again);
-	assert_true(store_has_sample(again.s, again.cell, "s1"));
-	assert_false(store_has_sample(again.s, again.cell, "s2"));
+	assert_true(store_has_sample(again.s, again.cell, "s1", NULL));
+	assert_false(store_has_sample(again.s, again.cell, "s2", NULL));
 	store_close(again.s);
 }
 
@@ -868,12 +868,13 @@ static void kill_9_loses_nothing_committed(void **state)
 
 /* ---- migration ---- */
 
-/* The file as a version-1 program left it. */
-static void make_version_1(void)
+/* The file as a program of that version left it. */
+static void make_version(int version)
 {
-	char *sql;
+	char *sql, fixture[64];
 	size_t len;
-	assert_int_equal(file_read("tests/fixtures/store/v1.sql", &sql, &len, err), 0);
+	snprintf(fixture, sizeof fixture, "tests/fixtures/store/v%d.sql", version);
+	assert_int_equal(file_read(fixture, &sql, &len, err), 0);
 	run_sql(sql);
 	free(sql);
 }
@@ -884,7 +885,7 @@ static int sum_timing(void *user, const struct timing_row *t)
 	return 0;
 }
 
-static void check_version_1_rows(struct store *s)
+static void check_old_rows(struct store *s)
 {
 	int64_t sum = 0;
 	struct cell_row c = only_cell(s);
@@ -927,21 +928,24 @@ static void check_tables_as_new(void)
 }
 
 /* Opened for writing or for reading: brought to today's version in place, a copy beside it, nothing lost. */
-static void version_1_is_upgraded(void **state)
+static void old_versions_are_upgraded(void **state)
 {
 	(void)state;
 	struct store *s;
 	char copy[160];
-	for (int read = 0; read < 2; read++) {
-		make_version_1();
-		if ((read ? store_open_read : store_open)(&s, path, err) != 0)
+	for (int i = 0; i < 2 * (STORE_VERSION - 1); i++) {
+		int version = 1 + i / 2;
+		make_version(version);
+		if ((i % 2 ? store_open_read : store_open)(&s, path, err) != 0)
 			fail_msg("%s", err);
-		check_version_1_rows(s);
+		check_old_rows(s);
 		store_close(s);
 		assert_int_equal(ask_sql(path, "PRAGMA user_version"), STORE_VERSION);
 		check_tables_as_new();
-		snprintf(copy, sizeof copy, "%s.v1", path);
-		assert_int_equal(ask_sql(copy, "PRAGMA user_version"), 1);
+		run_sql("UPDATE cell SET topology = 'emulated-shared+offload'"); /* allowed since version 3 */
+		assert_int_equal(ask_sql(path, "SELECT count(*) FROM cell WHERE topology = 'emulated-shared+offload'"), 1);
+		snprintf(copy, sizeof copy, "%s.v%d", path, version);
+		assert_int_equal(ask_sql(copy, "PRAGMA user_version"), version);
 		assert_int_equal(ask_sql(copy, "SELECT count(*) FROM timing"), 2);
 		unlink(path);
 	}
@@ -953,7 +957,7 @@ static void a_locked_version_1(void **state)
 	(void)state;
 	struct store *s;
 	char lock[160];
-	make_version_1();
+	make_version(1);
 	snprintf(lock, sizeof lock, "%s.lock", path);
 	int fd = open(lock, O_RDWR | O_CREAT, 0666);
 	assert_int_equal(flock(fd, LOCK_EX), 0);
@@ -970,13 +974,13 @@ static void migration_keeps_rows(void **state)
 	(void)state;
 	struct fixture f;
 	char copy[160];
-	static const char *const steps[] = {NULL, "ALTER TABLE sample ADD COLUMN note TEXT NOT NULL DEFAULT 'old'"};
+	static const char *const steps[] = {[STORE_VERSION - 1] = "ALTER TABLE sample ADD COLUMN note TEXT NOT NULL DEFAULT 'old'"};
 	struct store_schema next = {STORE_VERSION + 1, results_schema_sql, steps};
 	open_filled(&f);
 	put_ok(&f, "s1");
 	store_close(f.s);
 	assert_int_equal(store_open_schema(&f.s, path, &next, err), 0);
-	assert_true(store_has_sample(f.s, f.cell, "s1"));
+	assert_true(store_has_sample(f.s, f.cell, "s1", NULL));
 	store_close(f.s);
 	assert_int_equal(ask_sql(path, "PRAGMA user_version"), STORE_VERSION + 1);
 	assert_int_equal(ask_sql(path, "SELECT count(*) FROM sample WHERE note = 'old'"), 1);
@@ -985,7 +989,8 @@ static void migration_keeps_rows(void **state)
 	assert_int_equal(ask_sql(copy, "PRAGMA application_id"), 0x4B56424E);
 	assert_int_equal(ask_sql(copy, "SELECT count(*) FROM sample"), 1);
 	assert_int_equal(store_open(&f.s, path, err), -1); /* and the older program refuses it */
-	assert_non_null(strstr(err, "version 3"));
+	snprintf(copy, sizeof copy, "schema version %d, ", STORE_VERSION + 1);
+	assert_non_null(strstr(err, copy));
 }
 
 /* The second of two steps fails: the first is undone with it, the version stays, the old program still reads the file. */
@@ -993,16 +998,19 @@ static void a_failed_migration_changes_nothing(void **state)
 {
 	(void)state;
 	struct fixture f;
-	static const char *const steps[] = {NULL, "ALTER TABLE sample ADD COLUMN note TEXT", "UPDATE nowhere SET x = 1"};
+	static const char *const steps[] = {
+		[STORE_VERSION - 1] = "ALTER TABLE sample ADD COLUMN note TEXT", [STORE_VERSION] = "UPDATE nowhere SET x = 1"};
+	char from[48];
 	struct store_schema next = {STORE_VERSION + 2, results_schema_sql, steps};
 	open_filled(&f);
 	put_ok(&f, "s1");
 	store_close(f.s);
 	assert_int_equal(store_open_schema(&f.s, path, &next, err), -1);
-	assert_non_null(strstr(err, "from version 3 to 4"));
+	snprintf(from, sizeof from, "from version %d to %d", STORE_VERSION + 1, STORE_VERSION + 2);
+	assert_non_null(strstr(err, from));
 	assert_non_null(strstr(err, "nowhere"));
 	assert_int_equal(store_open(&f.s, path, err), 0);
-	assert_true(store_has_sample(f.s, f.cell, "s1"));
+	assert_true(store_has_sample(f.s, f.cell, "s1", NULL));
 	store_close(f.s);
 	assert_int_equal(ask_sql(path, "SELECT count(*) FROM pragma_table_info('sample') WHERE name = 'note'"), 0);
 }
@@ -1017,7 +1025,7 @@ int main(void)
 		TEST(settings_of_the_newest_run), TEST(a_batch_is_one_commit), TEST(batches_are_quick), TEST(second_writer),
 		TEST(not_a_database), TEST(a_database_of_somebody_else), TEST(a_newer_version), TEST(reading_nothing),
 		TEST(a_missing_folder), TEST(read_only_folder), TEST(read_only_file), TEST(disk_full), TEST(file_size_limit),
-		TEST(kill_9_loses_nothing_committed), TEST(version_1_is_upgraded),
+		TEST(kill_9_loses_nothing_committed), TEST(old_versions_are_upgraded),
 		TEST(a_locked_version_1), TEST(migration_keeps_rows), TEST(a_failed_migration_changes_nothing)};
 	return cmocka_run_group_tests_name("store", tests, NULL, NULL);
 }

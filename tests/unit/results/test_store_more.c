@@ -120,6 +120,14 @@ static int see_memory(void *user, int device, const char *part, int64_t bytes)
 	return 0;
 }
 
+static int see_fact(void *user, const char *name, int64_t value)
+{
+	char *text = user;
+	size_t n = strlen(text);
+	snprintf(text + n, 200 - n, "%s %lld;", name, (long long)value);
+	return 0;
+}
+
 static int see_phase(void *user, const struct timing_row *t)
 {
 	char *text = user;
@@ -137,6 +145,12 @@ static void parts_of_time_and_memory(void **state)
 		struct store_timing t = {.cell_id = cell, .run_id = run, .phase = phases[i], .duration_ns = 10 + i};
 		assert_int_equal(store_put_timings(s, &t, 1, err), 0);
 	}
+	struct store_timing by_event = {.cell_id = cell, .run_id = run, .phase = "ttft", .clock = "cuda_event", .duration_ns = 9};
+	assert_int_equal(store_put_timings(s, &by_event, 1, err), 0);
+	assert_int_equal(store_count_timings(s, cell), 1); /* one repetition, by two clocks */
+	assert_int_equal(store_device_timings_of(s, cell, NULL, see_phase, text, err), 0);
+	assert_string_equal(text, "ttft 9;");
+	*text = 0;
 	assert_int_equal(store_timings(s, cell, see_phase, text, err), 0);
 	assert_string_equal(text, "allocate 15;gather 16;mapper 13;proxy_prefill 12;second_pass 11;ttft 10;wait 14;");
 	struct store_memory m[] = {{cell, run, "kv", 0, 100}, {cell, run, "kv", 0, 90}, {cell, run, "total", 1, 7}};
@@ -144,6 +158,13 @@ static void parts_of_time_and_memory(void **state)
 		assert_int_equal(store_put_memory(s, &m[i], err), 0);
 	assert_int_equal(store_memory(s, cell, see_memory, bytes, err), 0);
 	assert_string_equal(bytes, "0 kv 100;1 total 7;"); /* the largest stays */
+	struct store_fact f[] = {{cell, run, "waited_ppm", 70}, {cell, run, "prefill_floor_ns", 40}, {cell, run, "prefill_floor_ns", 30}};
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(store_put_fact(s, &f[i], err), 0);
+	*bytes = 0;
+	assert_int_equal(store_facts_of(s, cell, NULL, see_fact, bytes, err), 0);
+	assert_string_equal(bytes, "prefill_floor_ns 30;waited_ppm 70;"); /* the least stays */
+	assert_int_equal(store_put_fact(s, &(struct store_fact){cell, run, "decode_ns", 1}, err), -1);
 	assert_int_equal(store_run_begin(s, env, NULL, NULL, second, err), 0);
 	struct store_timing later[] = {{.cell_id = cell, .run_id = second, .phase = "ttft", .duration_ns = 77}};
 	assert_int_equal(store_put_timings(s, later, 1, err), 0);

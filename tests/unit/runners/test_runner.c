@@ -9,7 +9,7 @@ struct collected {
 	enum runner_status status[MAX_ANSWERS];
 	int32_t ids[MAX_ANSWERS][80];
 	int n_ids[MAX_ANSWERS], flags[MAX_ANSWERS], context[MAX_ANSWERS];
-	int64_t kept[MAX_ANSWERS], oom[MAX_ANSWERS];
+	int64_t kept[MAX_ANSWERS], oom[MAX_ANSWERS], oom_free[MAX_ANSWERS];
 	char message[MAX_ANSWERS][ERR_LEN], sha[MAX_ANSWERS][SHA_LEN];
 };
 
@@ -26,6 +26,7 @@ static void collect(void *user, const struct runner_answer *a)
 	c->flags[i] = a->flags;
 	c->kept[i] = a->kept_total;
 	c->oom[i] = a->oom_bytes;
+	c->oom_free[i] = a->oom_free_bytes;
 	c->context[i] = a->context_tokens;
 	snprintf(c->message[i], ERR_LEN, "%s", a->message);
 	memcpy(c->sha[i], a->prompt_sha256, SHA_LEN);
@@ -250,6 +251,7 @@ static void too_long_for_memory_is_an_oom_row(void **state)
 	assert_int_equal(c->n, 1);
 	assert_int_equal(c->status[0], ANSWER_OOM);
 	assert_true(c->oom[0] > 2 << 20);
+	assert_true(c->oom_free[0] >= 0 && c->oom_free[0] < c->oom[0]);
 	free(c), free(context);
 	runner_close(r);
 }
@@ -291,12 +293,18 @@ static void timing_parts_sum_to_the_whole(void **state)
 		assert_true(best <= 20);
 		assert_true(t.prefill_ns > 0 && t.question_ns > 0 && t.first_token_ns > 0 && t.decode_ns > 0 && t.second_ttft_ns > 0);
 		assert_true(t.peak_bytes > t.kv_bytes_before);
+		double each = t.prefill_flops / t.context_tokens / (double)runner_info(r)->params, pass = t.second_pass_flops / t.prefill_flops;
+		assert_true(each > 1 && each < 8); /* about 2 for each weight and token, attention on top */
+		assert_true(i == 2 ? pass > 1 && pass < 5 : pass == 0); /* the repeated context attends to all of the cache, and is scored */
+		assert_true(i == 2 ? t.second_pass_ns > 0 && t.second_pass_ns <= t.score_ns : t.second_pass_ns == 0);
 		if (i) {
 			assert_true(t.score_ns > 0 && t.select_ns > 0 && t.compact_ns > 0);
 			assert_true(t.kv_bytes_after < t.kv_bytes_before * 2 / 5);
 		} else
 			assert_true(t.score_ns + t.compact_ns == 0 && t.kv_bytes_after == t.kv_bytes_before);
 	}
+	double peak = runner_peak_flops(r), again = runner_peak_flops(r);
+	assert_true(peak > 1e9 && again < 20 * peak && peak < 20 * again); /* a busy machine's spells are no 20 x */
 	free(context);
 	runner_close(r);
 }

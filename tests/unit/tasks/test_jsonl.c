@@ -270,6 +270,29 @@ static void test_convert_longbench(void **state)
 	assert_int_equal(convert_longbench_mini(shared_path("data/longbench/mini/MiniLongBench_lcc.json"), stdout, err), -1);
 }
 
+/* A prompt as a text: all of it is context, and nothing is asked. */
+static void test_convert_longbench_text(void **state)
+{
+	(void)state;
+	const char *from = shared_path("data/longbench/mini/MiniLongBench_lcc.json");
+	need_shared(from);
+	json_t *file = json_load_file(from, 0, NULL), *in;
+	const char *key;
+	int rows, i = 0;
+	struct task *t = open_converted(convert_longbench_text, from, &rows);
+	assert_int_equal(rows, json_object_size(file));
+	json_object_foreach(file, key, in)
+	{
+		struct task_context c;
+		assert_ok(task_context_make(t, i++, &c, err));
+		assert_string_equal(c.text, json_string_value(json_object_get(in, "origin_prompt")));
+		assert_string_equal(c.questions[0].text, " ");
+		task_context_free(&c);
+	}
+	json_decref(file);
+	close_file(t);
+}
+
 static void test_convert_ruler(void **state)
 {
 	(void)state;
@@ -300,6 +323,7 @@ int main(void)
 		cmocka_unit_test(test_middle_cut),
 		cmocka_unit_test(test_cut_between_characters),
 		cmocka_unit_test(test_convert_longbench),
+		cmocka_unit_test(test_convert_longbench_text),
 		cmocka_unit_test(test_convert_ruler),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

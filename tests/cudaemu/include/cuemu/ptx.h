@@ -8,6 +8,8 @@ void cp_async_commit();
 void cp_async_wait(int keep);                                              // all but the newest `keep` groups of this thread have arrived
 int bar_sync_(int id, int threads, Where where);
 inline void bar_sync(int id, int threads, CUEMU_HERE) { bar_sync_(id, threads, CUEMU_WHERE); } // bar.sync id, threads: a barrier of part of the block
+void bar_arrive_(int id, int threads, Where where);
+inline void bar_arrive(int id, int threads, CUEMU_HERE) { bar_arrive_(id, threads, CUEMU_WHERE); } // bar.arrive: counted, does not wait
 
 // mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: d += a b. Lane 4g+t holds of a rows g, g+8, columns 2t, 2t+1 (+8); of b column g, rows 2t, 2t+1
 // (+8); of d rows g (d[0..1]) and g+8 (d[2..3]), columns 2t, 2t+1. Slot: a 0..15, b 16..23, d 32..47; result from RESULT.

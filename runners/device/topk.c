@@ -1,10 +1,10 @@
-/* topk.c: the one order of scores, and exact selection by it in O(n): no sort, no approximation.
+/* topk.c: the one order of scores, and exact selection by it in O(n): no sort, no approximation. The CPU's side of op_topk and op_top_counts.
  *
  * A score becomes a 32-bit key whose unsigned order is the order of the floats (-0 = +0, NaN lowest). Three passes of histograms
  * (11, 11 and 10 bits) find the key of the k-th score and how many entries equal to it still belong to the best k; those are
  * taken by ascending slice and index. The tie rule and "NaN last" are ours: the references leave both to torch.topk
  * (spec/methods.md 1.5). */
-#include "runners/methods/parts.h"
+#include "runners/device/scores.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,31 @@
+/* arena.h: ranges of a few large blocks of memory, wherever that is; see arena.c. */
+#ifndef KVB_CUDA_ARENA_H
+#define KVB_CUDA_ARENA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct arena_range {
+	int64_t at, bytes;
+};
+struct arena_block {
+	char *base;
+	int64_t bytes;
+	struct arena_range *hole; /* [n] what is free, ascending, no two side by side */
+	int n;
+};
+struct arena { /* zeroed: empty */
+	struct arena_block *block;
+	int n;
+};
+/* The base is aligned as cudaMalloc does; the arena never frees it. */
+void arena_add(struct arena *a, void *base, int64_t bytes);
+/* Forgets a block of which nothing is in use; its base, for the caller to free. NULL = there is none (and then the rest is empty too when nothing is in use). */
+void *arena_drop_unused(struct arena *a);
+void *arena_take(struct arena *a, int64_t bytes); /* NULL = no hole is large enough */
+bool arena_holds(const struct arena *a, const void *p);
+void arena_give(struct arena *a, void *p, int64_t bytes); /* of arena_take, with the same bytes */
+int64_t arena_largest(const struct arena *a);
+int64_t arena_free_bytes(const struct arena *a);
+
+#endif
