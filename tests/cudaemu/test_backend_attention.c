@@ -249,6 +249,7 @@ static const struct keys_case KEYS[] = {
 	{1, 0, {1000}, 1, 1, 999, false},
 	{4, 2, {3, 70, 130, 20}, 20, 0, 130, true},
 	{1, 0, {3}, 5, 0, 3, true}, /* the first rows see none */
+	{1, 0, {30}, 300, 0, 30, true}, /* nor do whole blocks of them */
 };
 enum { N_KEYS = sizeof KEYS / sizeof *KEYS };
 

@@ -162,7 +162,6 @@ static __global__ void __launch_bounds__(THREADS) attend(const struct attend_ite
 		}
 		t = next;
 	}
-	copies_wait<0>();
 #pragma unroll
 	for (int m = 0; m < MT; m++)
 #pragma unroll

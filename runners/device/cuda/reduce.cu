@@ -87,7 +87,6 @@ static __global__ void __launch_bounds__(THREADS) reduce(struct reduce_job j)
 			__syncthreads(); /* nobody reads this stage any more */
 		}
 	}
-	copies_wait<0>();
 #pragma unroll
 	for (int m = 0; m < MT; m++)
 #pragma unroll
