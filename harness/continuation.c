@@ -176,16 +176,7 @@ static void continuing_free(struct continuing *k)
 static int open_first_pair(struct continuing *k, char err[ERR_LEN])
 {
 	const struct plan *p = &k->plan;
-	const struct runner_options ro = {.target = p->pairs[0].target,
-		.proxy = p->pairs[0].proxy,
-		.models_dir = p->models,
-		.device = p->device ? p->device : "auto",
-		.precision = p->precisions.v[0],
-		.isa = p->isa,
-		.threads = p->threads,
-		.memory_bytes = p->memory_bytes,
-		.allow_long = p->allow_long,
-		.chat_template = p->chat_template};
+	const struct runner_options ro = sweep_runner_options(p, &p->pairs[0], p->precisions.v[0]);
 	k->sweep = (struct sweep){.plan = p, .progress = &k->progress, .stop = run_stopped, .pair = &p->pairs[0]};
 	k->v = mem_new((size_t)p->n_variants + 1, sizeof *k->v);
 	return models_open(&k->sweep.runner, &ro, err);
@@ -196,9 +187,7 @@ static int continue_run(const struct options *o)
 	char err[ERR_LEN] = "";
 	const char *format = option_text(o, "format", "text"), *rival = option_text(o, "against", "kvzip");
 	struct continuing k = {.rows = !strcmp(format, "csv"), .tokens = (int)option_number(o, "tokens", GIVEN)};
-	int n, failed = 0;
-	char **overrides = run_overrides(o, &n);
-	int rc = plan_read(&k.plan, o->args[0], (const char *const *)overrides, n, err) ? EXIT_USAGE : 0;
+	int failed = 0, rc = run_read_plan(&k.plan, o, o->args[0], err) ? EXIT_USAGE : 0;
 	if (!rc && !k.rows && strcmp(format, "text")) {
 		err_set(err, "there is no format \"%s\"; there are text, csv", format);
 		rc = EXIT_USAGE;
@@ -220,9 +209,6 @@ static int continue_run(const struct options *o)
 		failed += k.v[v].failed;
 	if (rc)
 		fprintf(stderr, "kvbench continue: %s\n", *err ? err : "stopped");
-	for (int i = 0; i < n; i++)
-		free(overrides[i]);
-	free(overrides);
 	continuing_free(&k);
 	return rc ? rc : failed ? EXIT_CELLS_FAILED : 0;
 }

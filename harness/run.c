@@ -70,11 +70,11 @@ char **run_overrides(const struct options *o, int *n)
 	return list;
 }
 
-static int read_plan(struct plan *p, const struct options *o, char err[ERR_LEN])
+int run_read_plan(struct plan *p, const struct options *o, const char *path, char err[ERR_LEN])
 {
 	int n;
 	char **overrides = run_overrides(o, &n);
-	int rc = plan_read(p, o->args[0], (const char *const *)overrides, n, err);
+	int rc = plan_read(p, path, (const char *const *)overrides, n, err);
 	for (int i = 0; i < n; i++)
 		free(overrides[i]);
 	free(overrides);
@@ -234,7 +234,7 @@ static int run(const struct options *o)
 	char err[ERR_LEN] = "";
 	struct plan p;
 	int code = EXIT_USAGE;
-	if (read_plan(&p, o, err))
+	if (run_read_plan(&p, o, o->args[0], err))
 		fprintf(stderr, "kvbench run: %s\n", err);
 	else if (option_has(o, "dry-run"))
 		code = run_dry(&p, option_has(o, "quiet"));

@@ -17,6 +17,8 @@ struct run_wish {
 int run_plan(const struct run_wish *w);
 /* "key=value" of every --set and every plan key given as an option, in the order given. Caller frees both levels. */
 char **run_overrides(const struct options *o, int *n);
+/* plan_read of `path` under them. */
+int run_read_plan(struct plan *p, const struct options *o, const char *path, char err[ERR_LEN]);
 /* TERM, INT, USR1 ask a verb to stop soon; a second one of the same kind ends the process. */
 void run_catch_signals(void);
 bool run_stopped(void);

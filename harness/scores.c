@@ -85,24 +85,13 @@ static int scores(const struct options *o)
 {
 	char err[ERR_LEN] = "";
 	struct plan p;
-	int n;
-	char **overrides = run_overrides(o, &n), *path = NULL;
-	int rc = plan_read(&p, o->args[0], (const char *const *)overrides, n, err) ? EXIT_USAGE : 0;
+	int rc = run_read_plan(&p, o, o->args[0], err) ? EXIT_USAGE : 0;
 	struct progress progress = progress_open(option_has(o, "quiet"), 2);
 	struct sweep s = {.plan = &p, .progress = &progress, .stop = run_stopped};
-	path = text_format("%s", option_text(o, "out", "results/scores.safetensors"));
+	char *path = text_format("%s", option_text(o, "out", "results/scores.safetensors"));
 	run_catch_signals();
 	if (!rc) {
-		struct runner_options ro = {.target = p.pairs[0].target,
-			.proxy = p.pairs[0].proxy,
-			.models_dir = p.models,
-			.device = p.device ? p.device : "auto",
-			.precision = p.precisions.v[0],
-			.isa = p.isa,
-			.threads = p.threads,
-			.memory_bytes = p.memory_bytes,
-			.allow_long = p.allow_long,
-			.chat_template = p.chat_template};
+		struct runner_options ro = sweep_runner_options(&p, &p.pairs[0], p.precisions.v[0]);
 		s.pair = &p.pairs[0];
 		int status = models_open(&s.runner, &ro, err);
 		progress_begin(&progress, 0, 1);
@@ -116,9 +105,6 @@ static int scores(const struct options *o)
 		printf("%s\n", path);
 	runner_close(s.runner);
 	sweep_free(&s);
-	for (int i = 0; i < n; i++)
-		free(overrides[i]);
-	free(overrides);
 	free(path);
 	plan_free(&p);
 	return rc;

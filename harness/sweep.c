@@ -396,6 +396,20 @@ static int put_model(struct sweep *s, const char *role, char id[SHA_LEN], char e
 		id, err);
 }
 
+struct runner_options sweep_runner_options(const struct plan *p, const struct plan_pair *pair, const char *precision)
+{
+	return (struct runner_options){.target = pair->target,
+		.proxy = pair->proxy,
+		.models_dir = p->models,
+		.device = p->device ? p->device : "auto",
+		.precision = precision,
+		.isa = p->isa,
+		.threads = p->threads,
+		.memory_bytes = p->memory_bytes,
+		.allow_long = p->allow_long,
+		.chat_template = p->chat_template};
+}
+
 static int load_open(struct sweep *s, const struct plan_pair *pair, const char *precision, char err[ERR_LEN])
 {
 	const struct plan *p = s->plan;
@@ -403,19 +417,10 @@ static int load_open(struct sweep *s, const struct plan_pair *pair, const char *
 	s->pair = pair;
 	progress_where(s->progress, pair->target);
 	progress_phase(s->progress, "load", 0, 1);
-	struct runner_options o = {.target = pair->target,
-		.proxy = pair->proxy,
-		.models_dir = p->models,
-		.device = p->device ? p->device : "auto",
-		.proxy_device = p->proxy_device,
-		.kv_offload = p->kv_offload,
-		.precision = precision,
-		.isa = p->isa,
-		.threads = p->threads,
-		.memory_bytes = p->memory_bytes,
-		.allow_long = p->allow_long,
-		.chat_template = p->chat_template,
-		.proxy_threads = p->proxy_threads};
+	struct runner_options o = sweep_runner_options(p, pair, precision);
+	o.proxy_device = p->proxy_device;
+	o.kv_offload = p->kv_offload;
+	o.proxy_threads = p->proxy_threads;
 	return models_open(&s->runner, &o, err);
 }
 

@@ -78,6 +78,8 @@ bool sweep_failed(const struct sweep_summary *sum); /* exit code 1 */
 
 /* ---- between the files of the sweep ---- */
 
+/* How the plan opens that pair; on which devices each lies is left to its caller. Points into the plan. */
+struct runner_options sweep_runner_options(const struct plan *p, const struct plan_pair *pair, const char *precision);
 /* Marks in wanted (may be NULL) the (question, variant) pairs the store does not have, and adds their work. */
 void sweep_find_missing(
 	const struct sweep *s, const struct sweep_group *g, const struct task_context *c, bool *wanted, struct sweep_work *work);

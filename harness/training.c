@@ -138,13 +138,9 @@ static int take_training(struct training *t, json_t *o, const char *plan_path, c
 int training_read(
 	struct training *t, const struct training_kind *kind, const char *plan_path, const struct options *o, char err[ERR_LEN])
 {
-	int n, rc;
+	int rc;
 	*t = (struct training){.kind = kind, .progress = progress_open(option_has(o, "quiet"), STDERR_FILENO)};
-	char **overrides = run_overrides(o, &n);
-	rc = plan_read(&t->plan, plan_path, (const char *const *)overrides, n, err);
-	for (int i = 0; i < n; i++)
-		free(overrides[i]);
-	free(overrides);
+	rc = run_read_plan(&t->plan, o, plan_path, err);
 	json_t *own = t->plan.training ? json_loads(t->plan.training, 0, NULL) : json_object();
 	rc = rc ? rc : take_training(t, own, plan_path, option_text(o, "shards", NULL), err);
 	json_decref(own);
@@ -172,16 +168,8 @@ int training_open(struct training *t, int pair, char err[ERR_LEN])
 	const struct plan *p = &t->plan;
 	progress_where(&t->progress, p->pairs[pair].target);
 	progress_phase(&t->progress, "load", 0, 1);
-	struct runner_options o = {.target = p->pairs[pair].target,
-		.proxy = t->kind->needs_proxy ? p->pairs[pair].proxy : NULL,
-		.models_dir = p->models,
-		.device = p->device ? p->device : "auto",
-		.precision = p->precisions.v[0],
-		.isa = p->isa,
-		.threads = p->threads,
-		.memory_bytes = p->memory_bytes,
-		.allow_long = p->allow_long,
-		.chat_template = p->chat_template};
+	struct runner_options o = sweep_runner_options(p, &p->pairs[pair], p->precisions.v[0]);
+	o.proxy = t->kind->needs_proxy ? o.proxy : NULL;
 	if (t->kind->needs_proxy && !p->pairs[pair].proxy)
 		return err_set(err, "%s needs a pair: \"pairs\": [{\"target\": ..., \"proxy\": ...}] in the plan", t->kind->name);
 	t->sweep.pair = &p->pairs[pair];

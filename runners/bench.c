@@ -73,13 +73,7 @@ int bench_failed(const struct bench *b, const char *what, char err[ERR_LEN])
 
 static void bench_peaks(struct bench *b)
 {
-	for (int i = 0; i < BENCH_REPEAT; i++) {
-		struct device_peaks p;
-		device_peaks(b->device, &p);
-		b->peaks.fma_f32 = fmax(b->peaks.fma_f32, p.fma_f32);
-		b->peaks.dot_bf16 = fmax(b->peaks.dot_bf16, p.dot_bf16);
-		b->peaks.read_bytes = fmax(b->peaks.read_bytes, p.read_bytes);
-	}
+	b->peaks = peaks_best(b->device);
 	b->peak_flops = peak_flops(b->device, &b->peaks);
 	bench_row(b, "peak fp32 FMA", b->peaks.fma_f32 * 1e-9, "GFLOP/s", NAN, NAN);
 	if (b->peaks.dot_bf16 > 0)

@@ -33,6 +33,7 @@ struct runner {
 /* Where trained files and calibrated tables live unless a runner is told otherwise: beside the user's other caches. Caller frees. */
 char *calibration_default(void);
 /* Of linear layers: bf16 products where weights are bf16 and the machine is quicker so. */
+struct device_peaks peaks_best(struct device *d); /* each the best of three measurements */
 double peak_flops(const struct device *d, const struct device_peaks *p);
 
 /* ---- prompt.c ---- */

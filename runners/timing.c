@@ -181,16 +181,23 @@ double peak_flops(const struct device *d, const struct device_peaks *p)
 	return device_is_bf16(d) && p->dot_bf16 > p->fma_f32 ? p->dot_bf16 : p->fma_f32;
 }
 
-double runner_peak_flops(struct runner *r)
+struct device_peaks peaks_best(struct device *d)
 {
 	enum { ROUNDS = 3 };
-	double best = 0;
-	if (!strncmp(r->info.topology, "emulated", 8))
-		return 0; /* there are hours in one product of its size */
+	struct device_peaks best = {0}, p;
 	for (int i = 0; i < ROUNDS; i++) {
-		struct device_peaks p;
-		device_peaks(r->device, &p);
-		best = fmax(best, peak_flops(r->device, &p));
+		device_peaks(d, &p);
+		best.fma_f32 = fmax(best.fma_f32, p.fma_f32);
+		best.dot_bf16 = fmax(best.dot_bf16, p.dot_bf16);
+		best.read_bytes = fmax(best.read_bytes, p.read_bytes);
 	}
 	return best;
+}
+
+double runner_peak_flops(struct runner *r)
+{
+	if (!strncmp(r->info.topology, "emulated", 8))
+		return 0; /* there are hours in one product of its size */
+	struct device_peaks p = peaks_best(r->device);
+	return peak_flops(r->device, &p);
 }

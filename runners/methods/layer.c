@@ -15,14 +15,15 @@ static void share_layer(void *arg, int64_t l)
 
 static int allocate(struct allocation *a, char err[ERR_LEN])
 {
-	bool resident = candidates_resident(a);
-	if (!resident && a->device)
+	if (candidates_resident(a)) {
+		for (int l = 0; l < a->layers; l++)
+			if (resident_counts(a, l * a->kv_heads, a->kv_heads, layer_best(a), a->budget + l * a->kv_heads, err))
+				return -1;
+	} else if (a->device)
 		device_parallel(a->device, a->layers, share_layer, a);
-	for (int l = 0; l < a->layers && (resident || !a->device); l++)
-		if (!resident)
+	else
+		for (int l = 0; l < a->layers; l++)
 			share_layer(a, l);
-		else if (resident_counts(a, l * a->kv_heads, a->kv_heads, layer_best(a), a->budget + l * a->kv_heads, err))
-			return -1;
 	for (int i = 0; i < a->layers * a->kv_heads; i++)
 		a->budget[i] += a->protect.first + a->protect.last;
 	return 0;

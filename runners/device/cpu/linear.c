@@ -57,7 +57,8 @@ static int64_t parts(int64_t n, int64_t size)
 	return (n + size - 1) / size;
 }
 
-/* Blocks of equal size, small enough that every thread gets some; sizes never change a result. */
+/* Blocks of equal size, small enough that every thread gets some; sizes never change a result. For few rows W is all there is to read:
+ * one piece a thread, so that it streams. */
 static void choose_blocks(struct linear_job *j)
 {
 	int64_t rows, least, most, panels = parts(j->cols, PANEL), threads = pool_threads(j->d->head.pool);

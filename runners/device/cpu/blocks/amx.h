@@ -70,6 +70,20 @@ INLINE void sums_store(float *c)
 	_tile_stored(3, c + 3 * TILE_VALUES, 64);
 }
 
+/* The sums of one block += left block x the two right tiles at b, which attention uses once and which stream. two: as `many`. */
+INLINE void right_step(bool two, const uint16_t *a, const uint16_t *b)
+{
+	if (two) {
+		TILE_STEP(_tile_loadd, a, _tile_stream_loadd, b, b + RIGHT_VALUES, 64);
+		return;
+	}
+	_tile_stream_loadd(6, b, 64);
+	_tile_loadd(4, a, 64);
+	_tile_dpbf16ps(0, 4, 6);
+	_tile_stream_loadd(7, b + RIGHT_VALUES, 64);
+	_tile_dpbf16ps(1, 4, 7);
+}
+
 INLINE void logits_block(bool two, int64_t rows, const uint16_t *q, const uint16_t *keys, int64_t d_blocks, float *logits, int64_t stride)
 {
 	(void)rows;
@@ -80,15 +94,7 @@ INLINE void logits_block(bool two, int64_t rows, const uint16_t *q, const uint16
 		_tile_zero(1);
 	}
 	for (int64_t b = 0; b < d_blocks; b++, q += BLOCK_VALUES, keys += BLOCK_VALUES) {
-		if (two) {
-			TILE_STEP(_tile_loadd, q, _tile_stream_loadd, keys, keys + 512, 64);
-		} else {
-			_tile_stream_loadd(6, keys, 64);
-			_tile_loadd(4, q, 64);
-			_tile_dpbf16ps(0, 4, 6);
-			_tile_stream_loadd(7, keys + 512, 64);
-			_tile_dpbf16ps(1, 4, 7);
-		}
+		right_step(two, q, keys);
 	}
 	_tile_stored(0, logits, stride * 4);
 	_tile_stored(1, logits + 16, stride * 4);
@@ -113,15 +119,7 @@ INLINE void values_block(bool two, int64_t rows, bool fresh, float *out, const u
 #pragma GCC unroll 2
 		for (int k = 0; k < KEYS / BLOCK; k++) {
 			const uint16_t *v = values + (k * d_blocks + b) * BLOCK_VALUES, *x = p + k * BLOCK_VALUES;
-			if (two) {
-				TILE_STEP(_tile_loadd, x, _tile_stream_loadd, v, v + 512, 64);
-			} else {
-				_tile_stream_loadd(6, v, 64);
-				_tile_loadd(4, x, 64);
-				_tile_dpbf16ps(0, 4, 6);
-				_tile_stream_loadd(7, v + 512, 64);
-				_tile_dpbf16ps(1, 4, 7);
-			}
+			right_step(two, x, v);
 		}
 		if (two)
 			sums_store(out);
