@@ -120,7 +120,7 @@ $(BUILD)/version.c: FORCE
 $(BUILD)/version.o: $(BUILD)/version.c
 	@$(CC) $(CFLAGS_ALL) -c $< -o $@
 # Files that travel inside the program: an array of bytes each, results/schema.sql is results_schema_sql.
-resources := results/schema.sql results/migrate_2.sql results/migrate_3.sql report/page.css report/page.js $(wildcard harness/papers/*.json)
+resources := results/schema.sql results/migrate_2.sql results/migrate_3.sql results/migrate_4.sql report/page.css report/page.js $(wildcard harness/papers/*.json)
 $(BUILD)/resources.c: $(resources)
 	@mkdir -p $(@D)
 	@for f in $(resources); do printf 'const char %s[] = {' "$$(echo $$f | tr ./ __)"; od -An -v -tu1 $$f | sed 's/\([0-9][0-9]*\)/\1,/g'; printf '0};\n'; done > $@
@@ -162,6 +162,8 @@ $(BUILD)/hubserver: $(BUILD)/tests/hubserver/main.o $(BUILD)/tests/hubserver/hub
 test-%: FORCE
 	@$(MAKE) --no-print-directory $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/$*/test_*.c))
 	@tests/run.sh $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/$*/test_*.c))
+# AMX and AVX512-BF16 on any CPU with AVX-512.
+include tests/tiles/tiles.mk
 
 setup:
 	@tests/setup.sh
@@ -173,10 +175,10 @@ $(BUILD)/plant: $(BUILD)/tests/plant/main.o
 $(BUILD)/kvbench-faulty: $(BUILD)/tests/plant/fault.o $(BUILD)/harness/main.o $(BUILD)/version.o $(BUILD)/resources.o $(archives)
 	@echo '  LD $@'
 	@$(CC) $(CFLAGS_ALL) -Wl,--wrap=session_open,--wrap=method_select -o $@ $(filter %.o,$^) -Wl,--start-group $(archives) -Wl,--end-group $(LIBS)
-tests-built: $(tests_bin) $(BUILD)/hubserver $(BUILD)/plant $(BUILD)/kvbench-faulty
+tests-built: $(tests_bin) $(tiles_tests) $(BUILD)/hubserver $(BUILD)/plant $(BUILD)/kvbench-faulty
 test: setup
 	@$(MAKE) --no-print-directory -j$(shell nproc) all tests-built cudaemu-built
-	@$(emu_env) tests/run.sh tests/check_layers.sh $(tests_bin) $(emu_run) $(wildcard tests/e2e/*.sh)
+	@$(emu_env) tests/run.sh tests/check_layers.sh $(tests_bin) $(tiles_tests) $(emu_run) $(wildcard tests/e2e/*.sh)
 
 demo: setup
 	@$(MAKE) --no-print-directory -j$(shell nproc) all
@@ -187,7 +189,7 @@ bench: all
 
 asan:
 	@$(MAKE) --no-print-directory -j$(shell nproc) BUILD=build/asan OPT='-O1 -g' SAN='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' tests-built
-	@KVB_SANITIZED=1 tests/run.sh $(patsubst $(BUILD)/%,build/asan/%,$(tests_bin))
+	@KVB_SANITIZED=1 tests/run.sh $(patsubst $(BUILD)/%,build/asan/%,$(tests_bin) $(tiles_tests))
 tsan:
 	@$(MAKE) --no-print-directory -j$(shell nproc) BUILD=build/tsan OPT='-O1 -g' SAN='-fsanitize=thread' tests-built
 	@KVB_SANITIZED=1 tests/run.sh $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(BUILD)/tests/device/% $(BUILD)/tests/forward/% $(BUILD)/tests/runners/%,$(tests_bin)))

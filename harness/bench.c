@@ -76,7 +76,7 @@ static int run_bench(const struct options *o)
 }
 
 static const struct option_def bench_options[] = {
-	OPTIONS_MODEL,
+	OPTIONS_TARGET,
 	{"tokens", "N", "longest prefill (default 4096)"},
 	{"profile", NULL, "where the time of a prefill and of decoding goes, an operation a line"},
 	{"gate", NULL, "instead: false alarms and power of `kvbench gate`, on simulated nights"},

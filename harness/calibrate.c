@@ -48,8 +48,9 @@ static int make_texts(struct runner *r, const struct options *o, char **texts, i
 /* What can be calibrated: one line each. */
 static const struct {
 	const char *name;
+	bool needs_proxy;
 	int (*run)(struct runner *r, const char *const *contexts, int n, const char *folder, char **path, char err[ERR_LEN]);
-} kinds[] = {{"kvzip-head", runner_calibrate_heads}, {"iam", runner_calibrate_iam}};
+} kinds[] = {{"kvzip-head", false, runner_calibrate_heads}, {"iam", true, runner_calibrate_iam}};
 
 static int run_calibrate(const struct options *o)
 {
@@ -61,6 +62,9 @@ static int run_calibrate(const struct options *o)
 		kind++;
 	if (kind == sizeof kinds / sizeof *kinds)
 		die(EXIT_USAGE, "calibrate: there are kvzip-head and iam, not \"%s\"", o->args[0]);
+	if (option_has(o, "proxy") != kinds[kind].needs_proxy)
+		die(EXIT_USAGE, "calibrate: %s needs %s", kinds[kind].name,
+			option_has(o, "proxy") ? "no proxy" : "--proxy MODEL");
 	int n = (int)option_count(o, "contexts", 8);
 	char **texts = mem_new((size_t)n, sizeof *texts);
 	options_runner(o, &ro);

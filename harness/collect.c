@@ -32,6 +32,9 @@ static int collect(const struct options *o)
 }
 
 static const struct option_def collect_options[] = {OPTIONS_TRAINING};
+/* What is measured, and where rows go: nothing is. Contexts are counted by training.contexts and training.eval. */
+static const char *const unused_keys[] = {"title", "methods", "retained", "protocols", "timing", "db", "report", "tasks.contexts",
+	"training.out", "training.runs", NULL};
 const struct verb verb_collect = {
 	.name = "collect",
 	.args = "KIND PLAN",
@@ -39,6 +42,7 @@ const struct verb verb_collect = {
 	.options = collect_options,
 	.n_options = sizeof collect_options / sizeof *collect_options,
 	.plan_keys = true,
+	.unused_keys = unused_keys,
 	.min_args = 2,
 	.max_args = 2,
 	.run = collect,

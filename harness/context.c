@@ -386,6 +386,8 @@ int sweep_context_run(struct sweep *s, const struct sweep_group *g, const struct
 	struct sweep_work work = {0};
 	sweep_find_missing(s, g, c, k.wanted, &work);
 	fail_set_aside(&k);
+	if (*s->load_fault)
+		fail_rest(&k, s->load_fault);
 	int rc = lost_apart(&s->lost, g->cell_ids[0], c->id) ? methods_apart(&k) : job_run(&k, -1);
 	if (work.answers)
 		progress_add(s->progress, work.prefill_tokens + work.answer_tokens);

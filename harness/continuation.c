@@ -127,9 +127,21 @@ static const struct measured *rival_of(const struct continuing *k, int variant, 
 	return NULL;
 }
 
+/* One text alone has no interval. */
+static const char *bounds_text(const struct interval *i, bool sign, char out[40])
+{
+	if (isnan(i->lo))
+		snprintf(out, 40, "[-, -]");
+	else
+		snprintf(out, 40, sign ? "[%+.4f, %+.4f]" : "[%.4f, %.4f]", i->lo, i->hi);
+	return out;
+}
+
+/* rival NULL: the plan has none. */
 static void print_row(const struct continuing *k, int variant, const char *rival)
 {
-	const struct measured *m = &k->v[variant], *other = rival_of(k, variant, rival);
+	const struct measured *m = &k->v[variant], *other = rival ? rival_of(k, variant, rival) : NULL;
+	char bounds[40];
 	double *x = mem_new((size_t)m->n + 1, sizeof *x), *y = mem_new((size_t)m->n + 1, sizeof *y);
 	int *text = mem_new((size_t)m->n + 1, sizeof *text);
 	for (int i = 0; i < m->n; i++)
@@ -139,12 +151,12 @@ static void print_row(const struct continuing *k, int variant, const char *rival
 	both(m, m->agree, m, x, y);
 	double agree = stats_bootstrap(x, n, 1).mean;
 	both(m, m->nll, m, x, y);
-	printf("%-28s %6g %5d  %8.4f [%.4f, %.4f]  %6.3f  %7.4f", method_name(&k->plan, variant),
-		k->plan.variants[variant].retained, n, kl.mean, kl.lo, kl.hi, agree, stats_bootstrap(x, n, 1).mean);
+	printf("%-28s %6g %5d  %8.4f %s  %6.3f  %7.4f", method_name(&k->plan, variant), k->plan.variants[variant].retained, n,
+		kl.mean, bounds_text(&kl, false, bounds), agree, stats_bootstrap(x, n, 1).mean);
 	n = other ? both(m, m->kl, other, x, y) : 0;
 	if (n) {
 		struct paired d = stats_paired(y, x, text, n, 1);
-		printf("  %+8.4f [%+.4f, %+.4f]", d.change.mean, d.change.lo, d.change.hi);
+		printf("  %+8.4f %s", d.change.mean, bounds_text(&d.change, true, bounds));
 	}
 	printf(m->failed ? "  %d failed: %s\n" : "\n", m->failed, m->why);
 	free(x);
@@ -154,8 +166,8 @@ static void print_row(const struct continuing *k, int variant, const char *rival
 
 static void print_table(const struct continuing *k, const char *rival)
 {
-	printf("%-28s %6s %5s  %-27s  %6s  %7s  minus %s\n", "method", "r", "texts", "KL to the full cache, nats", "agree", "nll",
-		rival);
+	printf("%-28s %6s %5s  %-27s  %6s  %7s%s%s\n", "method", "r", "texts", "KL to the full cache, nats", "agree", "nll",
+		rival ? "  minus " : "", rival ? rival : "");
 	for (int v = 0; v < k->plan.n_variants; v++)
 		print_row(k, v, rival);
 }
@@ -182,16 +194,32 @@ static int open_first_pair(struct continuing *k, char err[ERR_LEN])
 	return models_open(&k->sweep.runner, &ro, err);
 }
 
+/* Reads the plan and what is asked of it. *rival: the method that the others are set against, NULL = the plan has none. */
+static int read_wish(struct continuing *k, const struct options *o, const char **rival, char err[ERR_LEN])
+{
+	const char *format = option_text(o, "format", "text");
+	bool found = false;
+	*rival = option_text(o, "against", "kvzip");
+	k->rows = !strcmp(format, "csv");
+	k->tokens = (int)option_count(o, "tokens", GIVEN);
+	if (!k->rows && strcmp(format, "text"))
+		return err_set(err, "there is no format \"%s\"; there are text, csv", format);
+	if (run_read_plan(&k->plan, o, o->args[0], err) || plan_check_single(&k->plan, false, err))
+		return -1;
+	for (int m = 0; m < k->plan.n_methods; m++)
+		found = found || !strcmp(k->plan.methods[m].name, *rival);
+	if (!found && option_has(o, "against"))
+		return err_set(err, "--against %s: the plan has no such method", *rival);
+	*rival = found ? *rival : NULL;
+	return 0;
+}
+
 static int continue_run(const struct options *o)
 {
 	char err[ERR_LEN] = "";
-	const char *format = option_text(o, "format", "text"), *rival = option_text(o, "against", "kvzip");
-	struct continuing k = {.rows = !strcmp(format, "csv"), .tokens = (int)option_number(o, "tokens", GIVEN)};
-	int failed = 0, rc = run_read_plan(&k.plan, o, o->args[0], err) ? EXIT_USAGE : 0;
-	if (!rc && !k.rows && strcmp(format, "text")) {
-		err_set(err, "there is no format \"%s\"; there are text, csv", format);
-		rc = EXIT_USAGE;
-	}
+	const char *rival;
+	struct continuing k = {0};
+	int failed = 0, rc = read_wish(&k, o, &rival, err) ? EXIT_USAGE : 0;
 	k.progress = progress_open(option_has(o, "quiet"), 2);
 	run_catch_signals();
 	if (!rc) {
@@ -220,6 +248,9 @@ static const struct option_def continue_options[] = {
 	{"set", "KEY=VALUE", "override a key, dotted for inner ones"},
 	{"quiet", NULL, "no progress lines (-q)"},
 };
+/* Nothing is asked (so that no protocol applies), answered, timed, trained or stored. */
+static const char *const unused_keys[] = {
+	"title", "protocols", "timing", "training", "db", "report", "max_new_tokens", "tasks.max_new_tokens", NULL};
 const struct verb verb_continue = {
 	.name = "continue",
 	.args = "PLAN",
@@ -227,6 +258,7 @@ const struct verb verb_continue = {
 	.options = continue_options,
 	.n_options = sizeof continue_options / sizeof *continue_options,
 	.plan_keys = true,
+	.unused_keys = unused_keys,
 	.min_args = 1,
 	.max_args = 1,
 	.run = continue_run,

@@ -28,6 +28,7 @@ static void print_machine(const struct environment *e)
 	print_bytes("available", m->available_bytes);
 	print_bytes("cgroup limit", m->cgroup_limit_bytes);
 	printf("%-12s %s\n", "gpu", m->gpu_why);
+	printf("%-12s %s%s\n", "cudnn", m->cudnn_why, m->cudnn ? ": --attention cudnn may be chosen on a GPU" : "");
 }
 
 static int check_model(const struct options *o)

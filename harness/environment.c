@@ -38,6 +38,13 @@ void environment_read(struct environment *e, const char *device, int threads, co
 	};
 }
 
+void environment_add_attention(struct environment *e, const char *attention)
+{
+	size_t n = strlen(e->libraries);
+	if (attention && strcmp(attention, "own"))
+		snprintf(e->libraries + n, sizeof e->libraries - n, ", %s", e->machine.cudnn_why);
+}
+
 int64_t environment_waited_ns(void)
 {
 	DIR *tasks = opendir("/proc/self/task");

@@ -15,5 +15,7 @@ struct environment {
 int64_t environment_waited_ns(void);
 /* device, threads (0 = all cores), isa (NULL = the machine's best): as the plan asks. */
 void environment_read(struct environment *e, const char *device, int threads, const char *isa);
+/* Of a run with that --attention: the version of the library that computes it is one of the libraries. NULL, "own": none. */
+void environment_add_attention(struct environment *e, const char *attention);
 
 #endif

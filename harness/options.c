@@ -20,7 +20,28 @@ static void print_help(const struct verb *v)
 	if (v->help)
 		printf("\n%s\n", v->help);
 	if (v->plan_keys)
-		plan_print_keys(stdout);
+		plan_print_keys(stdout, v);
+}
+
+bool verb_uses_key(const struct verb *v, const char *key)
+{
+	for (const char *const *u = v->unused_keys; u && *u; u++) {
+		size_t n = strlen(*u);
+		if (!strncmp(key, *u, n) && (!key[n] || key[n] == '.'))
+			return false;
+	}
+	return true;
+}
+
+/* The plan key that an option sets, as itself or by --set, must be one that the verb does something with. */
+static void check_key_used(const struct verb *v, const char *option, const char *value)
+{
+	bool set = !strcmp(option, "set");
+	char *key = set ? text_format("%.*s", (int)strcspn(value, "="), value) : text_copy(option);
+	if (v->plan_keys && !verb_uses_key(v, key))
+		die(EXIT_USAGE, "%s: the plan's key %s changes nothing here; `kvbench %s --help` lists those that do", v->name,
+			key, v->name);
+	free(key);
 }
 
 /* An option of the verb, or a plan key under its own name with dashes; NULL name = neither. */
@@ -40,7 +61,7 @@ static void die_unknown(const struct verb *v, const char *name)
 	for (size_t i = 0; i < v->n_options; i++)
 		names[n++] = v->options[i].name;
 	if (v->plan_keys)
-		n += plan_key_names(names + n, 64 - n);
+		n += plan_key_names(names + n, 64 - n, v);
 	const char *near = name_nearest(name, names, n);
 	if (near)
 		die(EXIT_USAGE, "%s: there is no option --%s; did you mean --%s? (see `kvbench %s --help`)", v->name, name, near,
@@ -66,6 +87,7 @@ static int take_option(struct options *o, int argc, char **argv, int i)
 		die(EXIT_USAGE, "%s: --%s is a flag and takes no value", o->verb->name, d.name);
 	if (d.arg && !value && !(value = ++i < argc ? argv[i] : NULL))
 		die(EXIT_USAGE, "%s: --%s needs %s", o->verb->name, d.name, d.arg);
+	check_key_used(o->verb, d.name, value ? value : "");
 	o->given = mem_grow(o->given, (size_t)o->n_given + 1, sizeof *o->given);
 	o->given[o->n_given++] = (struct option_given){d.name, value ? value : "true"};
 	return i;
@@ -162,6 +184,11 @@ int64_t option_bytes(const struct options *o, const char *name)
 
 void options_runner(const struct options *o, struct runner_options *ro)
 {
+	for (int i = 0; i < 2 && !option_has(o, "proxy"); i++) {
+		const char *name = (const char *[]){"proxy-device", "proxy-threads"}[i];
+		if (option_has(o, name))
+			die(EXIT_USAGE, "%s: --%s needs --proxy MODEL", o->verb->name, name);
+	}
 	*ro = (struct runner_options){
 		.target = option_text(o, "target", "tiny-pair/target"),
 		.proxy = option_text(o, "proxy", NULL),
@@ -170,6 +197,7 @@ void options_runner(const struct options *o, struct runner_options *ro)
 		.proxy_device = option_text(o, "proxy-device", NULL),
 		.kv_offload = option_has(o, "kv-offload"),
 		.precision = option_text(o, "precision", NULL),
+		.attention = option_text(o, "attention", NULL),
 		.isa = option_text(o, "isa", NULL),
 		.threads = (int)option_count(o, "threads", 0),
 		.memory_bytes = option_bytes(o, "memory"),

@@ -4,6 +4,7 @@
 #include "harness/run.h"
 #include "harness/verbs.h"
 #include "report/paper.h"
+#include "report/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,6 +106,8 @@ static int finish(struct sweep *s, int64_t took_ns, void *user, char err[ERR_LEN
 		.left_out = r->left_out.len ? r->left_out.text : ""};
 	int rc = paper_write(s->store, &w, r->format, &text, err);
 	rc = rc ? rc : write_text(r, s->plan->db, &text, err);
+	if (!rc && s->plan->report)
+		rc = report_write(s->store, s->plan->title, s->plan->report, err);
 	strbuf_free(&text);
 	return rc;
 }
@@ -160,6 +163,7 @@ static const struct option_def paper_options[] = {
 	{"template", "NAME", "the same as --chat-template"},
 	{"quiet", NULL, "no progress lines (-q)"},
 };
+static const char *const unused_keys[] = {"training", NULL};
 const struct verb verb_paper = {
 	.name = "paper",
 	.args = "NAME",
@@ -170,6 +174,7 @@ const struct verb verb_paper = {
 	.options = paper_options,
 	.n_options = sizeof paper_options / sizeof *paper_options,
 	.plan_keys = true,
+	.unused_keys = unused_keys,
 	.min_args = 1,
 	.max_args = 1,
 	.run = run_paper,

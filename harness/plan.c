@@ -60,6 +60,8 @@ static const struct key plan_keys[] = {
 	{KEY(plan, device), TEXT, "auto (default: a GPU if one is usable, else the CPU), cpu, cuda or cuda:N"},
 	{KEY(plan, proxy_device), TEXT, "the proxy's (default: the target's)"},
 	{KEY(plan, kv_offload), FLAG, "GPU: caches in the host's memory, streamed by layer (default false)"},
+	{KEY(plan, attention), TEXT,
+		"own (default), or cudnn: GPU, bf16: prefill attention by cuDNN, all other attention by our kernels"},
 	{KEY(plan, isa), TEXT, "kernel path (default: the best this CPU has)"},
 	{KEY(plan, models), TEXT, "folder where model names are looked up (default: runners/model beside the executable)"},
 	{KEY(plan, db), TEXT, "database (default results/PLAN.db)"},
@@ -115,13 +117,20 @@ static const struct scope task_scope = {"tasks", task_keys, COUNT_OF(task_keys)}
 static const struct scope method_scope = {"methods", method_keys, COUNT_OF(method_keys)};
 static const struct scope timing_scope = {"timing", timing_keys, COUNT_OF(timing_keys)};
 
-void plan_print_keys(FILE *to)
+void plan_print_keys(FILE *to, const struct verb *v)
 {
 	const struct scope *scopes[] = {&plan_scope, &pair_scope, &task_scope, &method_scope, &timing_scope};
 	for (size_t i = 0; i < COUNT_OF(scopes); i++) {
-		fprintf(to, "\nKeys of %s%s:\n", scopes[i]->name, i ? "" : " (each is an option too: --retained .1,.3)");
-		for (size_t k = 0; k < scopes[i]->n; k++)
-			fprintf(to, "  %-16s %s\n", scopes[i]->keys[k].name, scopes[i]->keys[k].doc);
+		const struct scope *s = scopes[i];
+		if (i && v && !verb_uses_key(v, s->name))
+			continue;
+		fprintf(to, "\nKeys of %s%s:\n", s->name, i ? "" : " (each is an option too: --retained .1,.3)");
+		for (size_t k = 0; k < s->n; k++) {
+			char *full = i ? text_format("%s.%s", s->name, s->keys[k].name) : text_copy(s->keys[k].name);
+			if (!v || verb_uses_key(v, full))
+				fprintf(to, "  %-16s %s\n", s->keys[k].name, s->keys[k].doc);
+			free(full);
+		}
 	}
 }
 
@@ -144,12 +153,12 @@ struct option_def plan_key_option(const char *option)
 	return k ? (struct option_def){k->name, k->kind == FLAG ? NULL : "VALUE", k->doc} : (struct option_def){0};
 }
 
-size_t plan_key_names(const char **names, size_t max)
+size_t plan_key_names(const char **names, size_t max, const struct verb *v)
 {
 	size_t n = 0;
-	while (n < max && n < plan_scope.n) {
-		names[n] = plan_keys[n].name;
-		n++;
+	for (size_t i = 0; i < plan_scope.n && n < max; i++) {
+		if (verb_uses_key(v, plan_keys[i].name))
+			names[n++] = plan_keys[i].name;
 	}
 	return n;
 }
@@ -624,6 +633,17 @@ static int check_timing(const struct plan *p, char err[ERR_LEN])
 	return check_names("timing: protocol", &t->protocols, (const char *const *)p->protocols.v, (size_t)p->protocols.n, err);
 }
 
+/* What is said of a proxy needs one. */
+static int check_proxy(const struct plan *p, char err[ERR_LEN])
+{
+	const char *key = p->proxy_device ? "proxy_device" : p->proxy_threads ? "proxy_threads" : NULL;
+	for (int i = 0; i < p->n_pairs; i++) {
+		if (p->pairs[i].proxy)
+			return 0;
+	}
+	return key ? err_set(err, "%s: the plan has no proxy; \"pairs\": [{\"target\": ..., \"proxy\": ...}] names one", key) : 0;
+}
+
 static int check_plan(struct plan *p, char err[ERR_LEN])
 {
 	static const char *const protocols[] = {"agnostic", "aware"}, *const precisions[] = {"bf16", "fp32"};
@@ -632,7 +652,8 @@ static int check_plan(struct plan *p, char err[ERR_LEN])
 	if (!p->n_tasks)
 		return err_set(err, "the plan names no tasks");
 	if (check_names("protocol", &p->protocols, protocols, 2, err) ||
-		check_names("precision", &p->precisions, precisions, 2, err) || check_tasks(p, err) || resolve_methods(p, err))
+		check_names("precision", &p->precisions, precisions, 2, err) || check_proxy(p, err) || check_tasks(p, err) ||
+		resolve_methods(p, err))
 		return -1;
 	return check_timing(p, err);
 }
@@ -694,6 +715,16 @@ int plan_read_text(struct plan *p, const char *text, const char *path, const cha
 		expand_variants(p);
 	json_decref(root);
 	return rc;
+}
+
+int plan_check_single(const struct plan *p, bool pairs, char err[ERR_LEN])
+{
+	if (p->precisions.n > 1)
+		return err_set(err, "the plan has %d precisions, one is taken here: --precision %s", p->precisions.n,
+			p->precisions.v[0]);
+	if (!pairs && p->n_pairs > 1)
+		return err_set(err, "the plan has %d targets, one is taken here: --targets %s", p->n_pairs, p->pairs[0].target);
+	return 0;
 }
 
 static void free_keys(const struct scope *s, void *into)

@@ -50,7 +50,7 @@ struct plan_timing {
 };
 
 struct plan {
-	char *title, *db, *report, *chat_template, *device, *proxy_device, *isa, *models;
+	char *title, *db, *report, *chat_template, *device, *proxy_device, *attention, *isa, *models;
 	struct texts targets, precisions, protocols;
 	struct plan_pair *pairs;
 	struct plan_task *tasks;
@@ -74,10 +74,12 @@ int plan_read(struct plan *p, const char *path, const char *const *overrides, in
 int plan_read_text(
 	struct plan *p, const char *text, const char *path, const char *const *overrides, int n_overrides, char err[ERR_LEN]);
 void plan_free(struct plan *p);
+/* For what opens a plan's models once: more than one precision, or pair where `pairs` is false, is an error that says how to choose. */
+int plan_check_single(const struct plan *p, bool pairs, char err[ERR_LEN]);
 
-void plan_print_keys(FILE *to);
+void plan_print_keys(FILE *to, const struct verb *v); /* those that the verb does something with; NULL = all */
 /* The plan key behind a command-line option of that name (dashes for underscores); .name is NULL when there is none. */
 struct option_def plan_key_option(const char *option);
-size_t plan_key_names(const char **names, size_t max);
+size_t plan_key_names(const char **names, size_t max, const struct verb *v);
 
 #endif

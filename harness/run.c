@@ -142,6 +142,7 @@ static int begin_run(struct store *store, const struct plan *p, const struct opt
 	struct environment e;
 	char env_id[SHA_LEN];
 	environment_read(&e, p->device, p->threads, p->isa);
+	environment_add_attention(&e, p->attention);
 	if ((!p->device || !strcmp(p->device, "auto")) && !e.machine.gpu && !option_has(o, "quiet"))
 		fprintf(stderr, "device cpu: %s\n", e.machine.gpu_why);
 	if (store_put_env(store, &e.row, env_id, err))
@@ -244,6 +245,7 @@ static int run(const struct options *o)
 	return code;
 }
 
+static const char *const unused_keys[] = {"training", NULL};
 const struct verb verb_run = {
 	.name = "run",
 	.args = "PLAN",
@@ -251,6 +253,7 @@ const struct verb verb_run = {
 	.options = run_options,
 	.n_options = sizeof run_options / sizeof *run_options,
 	.plan_keys = true,
+	.unused_keys = unused_keys,
 	.min_args = 1,
 	.max_args = 1,
 	.run = run,

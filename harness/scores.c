@@ -30,6 +30,12 @@ static int score_context(struct sweep *s, const struct sweep_group *g, const str
 	struct runner_scores *out, char err[ERR_LEN])
 {
 	struct sweep_job j;
+	if (!strcmp(g->protocol, "aware") && c->n_questions > 1)
+		return err_set(err,
+			"%s has %d questions, and with the question in sight scores differ from one to the next: --set "
+			"tasks.questions=1, or "
+			"--protocols agnostic",
+			c->id, c->n_questions);
 	sweep_job_make(&j, s, g, c);
 	struct runner_variant *chosen = mem_new((size_t)j.job.n_variants + 1, sizeof *chosen);
 	int n = 0;
@@ -81,6 +87,15 @@ static int score_all(struct sweep *s, const char *path, const char *wanted, char
 	return rc;
 }
 
+/* A file has one set of scores for each context. */
+static int check_protocol(const struct plan *p, char err[ERR_LEN])
+{
+	if (p->protocols.n > 1)
+		return err_set(err, "the plan has %d protocols, a file of scores is made under one: --protocols agnostic",
+			p->protocols.n);
+	return 0;
+}
+
 static int scores(const struct options *o)
 {
 	char err[ERR_LEN] = "";
@@ -90,6 +105,8 @@ static int scores(const struct options *o)
 	struct sweep s = {.plan = &p, .progress = &progress, .stop = run_stopped};
 	char *path = text_format("%s", option_text(o, "out", "results/scores.safetensors"));
 	run_catch_signals();
+	if (!rc && (plan_check_single(&p, false, err) || check_protocol(&p, err)))
+		rc = EXIT_USAGE;
 	if (!rc) {
 		struct runner_options ro = sweep_runner_options(&p, &p.pairs[0], p.precisions.v[0]);
 		s.pair = &p.pairs[0];
@@ -116,6 +133,9 @@ static const struct option_def scores_options[] = {
 	{"set", "KEY=VALUE", "override a key, dotted for inner ones"},
 	{"quiet", NULL, "no progress lines (-q)"},
 };
+/* Nothing is answered, timed, trained or stored. */
+static const char *const unused_keys[] = {
+	"title", "timing", "training", "db", "report", "max_new_tokens", "tasks.max_new_tokens", NULL};
 const struct verb verb_scores = {
 	.name = "scores",
 	.args = "PLAN",
@@ -123,6 +143,7 @@ const struct verb verb_scores = {
 	.options = scores_options,
 	.n_options = sizeof scores_options / sizeof *scores_options,
 	.plan_keys = true,
+	.unused_keys = unused_keys,
 	.min_args = 1,
 	.max_args = 1,
 	.run = scores,

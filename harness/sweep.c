@@ -402,7 +402,11 @@ struct runner_options sweep_runner_options(const struct plan *p, const struct pl
 		.proxy = pair->proxy,
 		.models_dir = p->models,
 		.device = p->device ? p->device : "auto",
+		.proxy_device = pair->proxy ? p->proxy_device : NULL,
+		.proxy_threads = pair->proxy ? p->proxy_threads : 0,
+		.kv_offload = p->kv_offload,
 		.precision = precision,
+		.attention = p->attention,
 		.isa = p->isa,
 		.threads = p->threads,
 		.memory_bytes = p->memory_bytes,
@@ -418,9 +422,7 @@ static int load_open(struct sweep *s, const struct plan_pair *pair, const char *
 	progress_where(s->progress, pair->target);
 	progress_phase(s->progress, "load", 0, 1);
 	struct runner_options o = sweep_runner_options(p, pair, precision);
-	o.proxy_device = p->proxy_device;
-	o.kv_offload = p->kv_offload;
-	o.proxy_threads = p->proxy_threads;
+	o.names_if_lost = true;
 	return models_open(&s->runner, &o, err);
 }
 
@@ -433,7 +435,7 @@ static void load_close(struct sweep *s)
 	s->n_groups = 0;
 	runner_close(s->runner);
 	s->runner = NULL;
-	*s->target_id = *s->proxy_id = 0;
+	*s->target_id = *s->proxy_id = *s->load_fault = 0;
 }
 
 /* ---- the whole ---- */
@@ -455,8 +457,30 @@ void sweep_print_memory(const struct sweep *s, FILE *to)
 	free(v);
 }
 
+/* The device was lost while the model was loaded: what its cells lack becomes failed rows; another process goes on. */
+static int load_fail(struct sweep *s, char err[ERR_LEN])
+{
+	struct lost_load load = {.load = s->load};
+	progress_begin(s->progress, s->n_groups * s->plan->n_variants, 0);
+	for (int g = 0; g < s->n_groups; g++) {
+		int rc = group_run(s, &s->groups[g]);
+		if (rc)
+			return rc < 0 ? err_set(err, "%s", s->fault) : rc;
+		load.cells += s->plan->n_variants;
+		load.samples += s->groups[g].samples * s->plan->n_variants;
+	}
+	progress_end(s->progress);
+	char *name = text_format("loading %s (%s)", s->pair->target, s->precision);
+	snprintf(s->lost.device, sizeof s->lost.device, "%s", runner_info(s->runner)->device);
+	lost_loading(&s->lost, &load, name, runner_lost(s->runner));
+	free(name);
+	return *s->lost.why ? SWEEP_GIVEN_UP : SWEEP_LOST;
+}
+
 static int load_run(struct sweep *s, char err[ERR_LEN])
 {
+	if (*s->load_fault)
+		return load_fail(s, err);
 	int64_t tokens = 0;
 	for (int g = 0; g < s->n_groups; g++)
 		tokens += s->groups[g].missing.prefill_tokens + s->groups[g].missing.answer_tokens;
@@ -502,10 +526,13 @@ static int load_begin(struct sweep *s, const struct plan_pair *pair, const char 
 	if (load_open(s, pair, precision, why)) {
 		sweep_note(s, "%s (%s): %s", pair->target, precision, why);
 		s->sum.loads_failed++;
-		return device_back(s) ? 1 : SWEEP_GIVEN_UP;
+		if (s->runner)
+			err_set(s->load_fault, "not run: the device was lost while the model was loaded: %.400s", why);
 	}
-	if (!device_back(s))
+	if (!*s->load_fault && !device_back(s))
 		return SWEEP_GIVEN_UP;
+	if (!s->runner)
+		return 1;
 	if (put_model(s, "target", s->target_id, err) ||
 		(pair->proxy && put_model(s, "proxy", s->proxy_id, err)))
 		return -1;
@@ -517,6 +544,9 @@ int sweep_each_load(struct sweep *s, int (*work)(struct sweep *s, char err[ERR_L
 	const struct plan *p = s->plan;
 	int rc = 0;
 	for (int i = 0; i < p->n_pairs * p->precisions.n && !rc; i++) {
+		if (lost_unloaded(&s->lost, i))
+			continue;
+		s->load = i;
 		int failed = load_begin(s, &p->pairs[i / p->precisions.n], p->precisions.v[i % p->precisions.n], err);
 		rc = failed == 1 ? 0 : failed ? failed : work(s, err);
 		load_close(s);

@@ -60,6 +60,8 @@ struct sweep {
 
 	/* the load in hand */
 	struct runner *runner;
+	int load;                /* its number in the plan, */
+	char load_fault[ERR_LEN]; /* and why it cannot be run: the device was lost while it was loaded; "" = it can */
 	const char *precision;
 	const struct plan_pair *pair;
 	char target_id[SHA_LEN], proxy_id[SHA_LEN]; /* proxy_id "" = none */
@@ -78,7 +80,7 @@ bool sweep_failed(const struct sweep_summary *sum); /* exit code 1 */
 
 /* ---- between the files of the sweep ---- */
 
-/* How the plan opens that pair; on which devices each lies is left to its caller. Points into the plan. */
+/* How the plan opens that pair. Points into the plan. */
 struct runner_options sweep_runner_options(const struct plan *p, const struct plan_pair *pair, const char *precision);
 /* Marks in wanted (may be NULL) the (question, variant) pairs the store does not have, and adds their work. */
 void sweep_find_missing(

@@ -101,6 +101,12 @@ static void print_trained(const struct runner_trained *t)
 			printf("  %.3f(%.2f)", t->recall[i], t->floor[i]);
 	}
 	printf(isnan(t->head_recall[0]) ? "      -     -\n" : "  %.3f %.3f\n", t->head_recall[0], t->head_recall[2]);
+	if (!isnan(t->ceiling[0])) {
+		printf("%-28s %24s", "  the oracle, other chunks", "");
+		for (int i = 0; i < TRAINED_RATIOS; i++)
+			printf("  %.3f      ", t->ceiling[i]);
+		printf("\n");
+	}
 	printf("  %s  sha256 %.16s  %.1f s, %d steps\n", t->path, t->sha256, (double)t->train_ns / 1e9, t->steps);
 	fflush(stdout);
 }
@@ -188,6 +194,9 @@ static const struct option_def train_options[] = {
 	OPTIONS_TRAINING,
 	{"out", "DIR", "where trained files are written (default: training.out, or where methods look for them)"},
 };
+/* What is measured, and a report of it: nothing is. Contexts are counted by training.contexts and training.eval. */
+static const char *const unused_keys[] = {
+	"title", "methods", "retained", "protocols", "timing", "report", "tasks.contexts", NULL};
 const struct verb verb_train = {
 	.name = "train",
 	.args = "KIND[,KIND] PLAN",
@@ -200,6 +209,7 @@ const struct verb verb_train = {
 	.options = train_options,
 	.n_options = sizeof train_options / sizeof *train_options,
 	.plan_keys = true,
+	.unused_keys = unused_keys,
 	.min_args = 2,
 	.max_args = 2,
 	.run = train,

@@ -109,30 +109,70 @@ static char *shards_default(const char *plan_path)
 	return text_format("results/shards-%.*s", (int)(dot ? dot - base : (long)strlen(base)), base);
 }
 
+/* NULL = not said. */
+static int text_of(json_t *o, const char *key, const char **out, char err[ERR_LEN])
+{
+	json_t *v = json_object_get(o, key);
+	*out = json_string_value(v);
+	return v && !*out ? err_set(err, "training: %s wants text", key) : 0;
+}
+
+/* A list is every kind's; an object has one by kind. *own: this kind's, NULL = none. */
+static int runs_of(const struct training_kind *kind, json_t *runs, json_t **own, char err[ERR_LEN])
+{
+	const char *name;
+	json_t *value;
+	*own = runs;
+	if (!json_is_object(runs))
+		return 0;
+	*own = json_object_get(runs, kind->name);
+	json_object_foreach(runs, name, value)
+	{
+		char why[ERR_LEN];
+		if (!training_kind_find(name, why))
+			return err_set(err, "training: runs: %.400s", why);
+	}
+	return 0;
+}
+
 static int take_training(struct training *t, json_t *o, const char *plan_path, const char *shards, char err[ERR_LEN])
 {
 	int seed;
-	if (check_keys(o, err) || count_of(o, "contexts", 24, &t->contexts, err) || count_of(o, "eval", 6, &t->eval, err) ||
+	const char *own, *out, *features;
+	json_t *chosen;
+	if (check_keys(o, err) || text_of(o, "shards", &own, err) || text_of(o, "out", &out, err) ||
+		text_of(o, "features", &features, err) || runs_of(t->kind, json_object_get(o, "runs"), &chosen, err) ||
+		count_of(o, "contexts", 24, &t->contexts, err) || count_of(o, "eval", 6, &t->eval, err) ||
 		count_of(o, "seed", t->plan.seed + SEED_APART, &seed, err))
 		return -1;
 	if (seed == t->plan.seed)
 		return err_set(err, "training: seed %d is the plan's own: what is trained on would be evaluated on", seed);
 	t->plan.seed = seed;
 	t->plan.seed_given = true;
-	const char *own = json_string_value(json_object_get(o, "shards")), *out = json_string_value(json_object_get(o, "out")),
-		   *features = json_string_value(json_object_get(o, "features"));
 	char *folder = shards ? text_copy(shards) : own ? text_copy(own) : shards_default(plan_path);
 	t->shards = text_format("%s/%s", folder, t->kind->family);
 	free(folder);
 	t->out = text_copy(out);
 	t->features = text_copy(features);
-	json_t *chosen = json_object_get(o, "runs");
-	if (json_is_object(chosen)) /* by kind */
-		chosen = json_object_get(chosen, t->kind->name);
 	json_t *fallback = chosen ? NULL : json_loads(t->kind->runs, 0, NULL);
 	int rc = take_runs(t, chosen ? chosen : fallback, err);
 	json_decref(fallback);
 	return rc;
+}
+
+/* --proxy-device and --proxy-threads are for kinds that have a proxy; args[0] names the kinds. */
+static int check_proxy_options(const struct options *o, char err[ERR_LEN])
+{
+	const char *given = option_has(o, "proxy_device")    ? "proxy-device"
+			    : option_has(o, "proxy_threads") ? "proxy-threads"
+							     : NULL;
+	bool used = false;
+	char *names = text_copy(o->args[0]), *rest = names, *name;
+	while (given && (name = strsep(&rest, ",")))
+		for (size_t i = 0; i < training_kind_count(); i++)
+			used = used || (kinds[i].needs_proxy && !strcmp(kinds[i].name, name));
+	free(names);
+	return given && !used ? err_set(err, "--%s: %s needs no proxy", given, o->args[0]) : 0;
 }
 
 int training_read(
@@ -140,7 +180,9 @@ int training_read(
 {
 	int rc;
 	*t = (struct training){.kind = kind, .progress = progress_open(option_has(o, "quiet"), STDERR_FILENO)};
-	rc = run_read_plan(&t->plan, o, plan_path, err);
+	rc = check_proxy_options(o, err) || run_read_plan(&t->plan, o, plan_path, err) || plan_check_single(&t->plan, true, err)
+		     ? -1
+		     : 0;
 	json_t *own = t->plan.training ? json_loads(t->plan.training, 0, NULL) : json_object();
 	rc = rc ? rc : take_training(t, own, plan_path, option_text(o, "shards", NULL), err);
 	json_decref(own);
@@ -169,7 +211,10 @@ int training_open(struct training *t, int pair, char err[ERR_LEN])
 	progress_where(&t->progress, p->pairs[pair].target);
 	progress_phase(&t->progress, "load", 0, 1);
 	struct runner_options o = sweep_runner_options(p, &p->pairs[pair], p->precisions.v[0]);
-	o.proxy = t->kind->needs_proxy ? o.proxy : NULL;
+	if (!t->kind->needs_proxy) {
+		o.proxy = o.proxy_device = NULL;
+		o.proxy_threads = 0;
+	}
 	if (t->kind->needs_proxy && !p->pairs[pair].proxy)
 		return err_set(err, "%s needs a pair: \"pairs\": [{\"target\": ..., \"proxy\": ...}] in the plan", t->kind->name);
 	t->sweep.pair = &p->pairs[pair];

@@ -162,14 +162,14 @@ void chart_parts_legend(struct strbuf *out, const struct chart_part *parts, int 
 	strbuf_puts(out, "</div>\n");
 }
 
-enum { BAR_LEFT = 150, BAR_STEP = 20, BAR_NOTE = 115 };
+enum { BAR_LEFT = 134, BAR_STEP = 20, BAR_NOTE = 115, BAR_NAME = 20 }; /* BAR_NAME: characters, in BAR_LEFT */
 
 static void one_bar(struct svg_plot *p, const struct chart_bar *b, double y, const struct chart_part *parts, int n_parts,
 	const char *(*format)(char *buf, double v))
 {
 	double at = 0;
 	char title[320], part[64], whole[64], class[16];
-	svg_label(p->out, "n", p->x.p0 - 8, y + 11, "end", b->label, 22);
+	svg_label(p->out, "n", p->x.p0 - 8, y + 11, "end", b->label, BAR_NAME);
 	for (int i = 0; i < n_parts; i++) {
 		if (!(b->part[i] > 0))
 			continue;
@@ -187,7 +187,6 @@ void chart_bars(struct strbuf *out, const char *title, const char *desc, const c
 	const struct chart_bar *bars, int n, const struct chart_part *parts, int n_parts,
 	const char *(*format)(char *buf, double v))
 {
-	enum { W = 500 };
 	double most = 0;
 	for (int i = 0; i < n; i++) {
 		double sum = 0;
@@ -197,8 +196,8 @@ void chart_bars(struct strbuf *out, const char *title, const char *desc, const c
 	}
 	if (!(most > 0))
 		return;
-	struct svg_plot p = svg_begin(out, W, 64 + BAR_STEP * n, title, desc);
-	p.x = (struct svg_scale){0, most / unit, BAR_LEFT, W - BAR_NOTE, false};
+	struct svg_plot p = svg_begin(out, SVG_WIDE, 64 + BAR_STEP * n, title, desc);
+	p.x = (struct svg_scale){0, most / unit, BAR_LEFT, SVG_WIDE - BAR_NOTE, false};
 	svg_x_ticks(&p, 4);
 	p.x.hi = most;
 	for (int i = 0; i < n; i++)
@@ -302,12 +301,12 @@ static void draw_lengths(struct strbuf *out, const struct data *d, int figure, c
 	char text[320];
 	const struct cell_row *row = d->panels[r->first].row;
 	snprintf(text, sizeof text, "%s%.100s, %.20s, r = %g", m->name, row->task, row->protocol, r->ppm / 1e6);
-	struct svg_plot p = svg_begin(out, 500, 300, text, m->what);
-	p.x = (struct svg_scale){r->x.lo * .9, r->x.hi * 1.1, 66, 488, true};
-	p.y = (struct svg_scale){r->y.lo / 1.2, r->y.hi * 1.2, 260, 28, true};
+	struct svg_plot p = svg_begin(out, SVG_WIDE, 280, text, m->what);
+	p.x = (struct svg_scale){r->x.lo * .9, r->x.hi * 1.1, 66, SVG_WIDE - 12, true};
+	p.y = (struct svg_scale){r->y.lo / 1.2, r->y.hi * 1.2, 240, 28, true};
 	length_ticks(&p, d, figure);
 	svg_log_ticks(&p, true, m->format);
-	svg_text(out, "l", 276, 292, "middle", m->axis);
+	svg_text(out, "l", (p.x.p0 + p.x.p1) / 2, p.y.p0 + 32, "middle", m->axis);
 	for (int v = 0; v < d->n_variants; v++)
 		length_series(&p, d, v, m, list, length_cells(d, figure, v, r->ppm, m, list));
 	svg_end(&p);

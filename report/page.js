@@ -206,7 +206,7 @@ function Viewer(S) {
 		word.forEach(function (w) { if (x.flags & w[0]) h.append(make('i', 'm ' + w[1], w[1])) });
 		sub.append(make('bdi', '', x.panel[0] + ', ' + x.panel[1] + ' \u00b7 ' + x.id), x.kept < 0 ? '' : ' \u00b7 kept ' + (x.kept / 1000).toFixed(3));
 		one.append(h, sub);
-		part('Question', x.question);
+		part('Question', x.question.trim());
 		part('Expected', x.gold);
 		var both = x.has_full;
 		part((S.names ? S.names[0] : 'Full cache') + ' \u2014 score ' + score(x.full_score),

@@ -89,9 +89,9 @@ static void series_chart(struct strbuf *out, const struct history *h, const stru
 {
 	char text[64];
 	char *title = text_format("%s: %s", figure_name(s), s->label);
-	struct svg_plot p = svg_begin(out, 500, 210, title, "Value over nights; horizontal lines are the levels found");
+	struct svg_plot p = svg_begin(out, SVG_WIDE, 210, title, "Value over nights; horizontal lines are the levels found");
 	struct svg_scale y = value_range(s);
-	p.x = (struct svg_scale){-.5, fmax(h->n_nights - .5, 1), 62, 488, false};
+	p.x = (struct svg_scale){-.5, fmax(h->n_nights - .5, 1), 62, SVG_WIDE - 12, false};
 	p.y.lo = y.lo;
 	p.y.hi = y.hi;
 	double step = svg_step(y.hi - y.lo, 4);
@@ -115,7 +115,7 @@ static void series_chart(struct strbuf *out, const struct history *h, const stru
 		char change[64], when[64];
 		char *note = text_format(
 			"%s since %s, commit %.10s", change_text(change, s), night_date(when, n->started_unix_ms), n->commit);
-		svg_label(out, s->worse ? "n warn" : "n", 62, 204, "start", note, 64);
+		svg_label(out, s->worse ? "n warn" : "n", 62, 204, "start", note, 56);
 		free(note);
 	}
 	svg_end(&p);

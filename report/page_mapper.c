@@ -191,8 +191,8 @@ static void time_chart(struct report *r)
 	}
 	strbuf_puts(r->out, "<h3>Recall against time</h3><div class=\"row wide\">\n");
 	struct svg_plot p = svg_begin(
-		r->out, 500, 300, "recall at r = 0.1", "Recall over time to first token as a multiple of the full cache's");
-	p.x = (struct svg_scale){lo / 1.1, hi * 1.35, 48, 488, true};
+		r->out, SVG_WIDE, 280, "recall at r = 0.1", "Recall over time to first token as a multiple of the full cache's");
+	p.x = (struct svg_scale){lo / 1.1, hi * 1.35, 48, SVG_WIDE - 12, true};
 	svg_log_ticks(&p, false, times_text);
 	svg_y_ticks(&p, 5);
 	svg_labels(&p, "time to first token, full cache = 1 (log)", "recall");

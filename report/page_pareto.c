@@ -168,9 +168,9 @@ static void chart(struct strbuf *out, const struct data *d, int panel, const str
 	char *title = ratios ? text_format("%s, %s", d->panels[panel].title, d->panels[panel].row->protocol)
 			     : text_format("%s, %s, r = %g", d->panels[panel].title, d->panels[panel].row->protocol,
 				       data_timed_ppm(d, panel) / 1e6);
-	struct svg_plot p = svg_begin(out, 500, 330, title,
+	struct svg_plot p = svg_begin(out, SVG_WIDE, 300, title,
 		"Mean score over time to first token as a multiple of the full cache's; the line is the frontier");
-	p.x = (struct svg_scale){fmin(list[0].x, 1) / 1.12, fmax(list[n - 1].x, 1) * 1.25, 48, 488, true};
+	p.x = (struct svg_scale){fmin(list[0].x, 1) / 1.12, fmax(list[n - 1].x, 1) * 1.25, 48, SVG_WIDE - 12, true};
 	for (int i = 0; i < n; i++)
 		p.y.hi = fmax(p.y.hi, list[i].y * 1.02);
 	p.y.hi *= 1.03; /* room for the labels of what is right always */

@@ -136,6 +136,54 @@ static void time_table(struct report *r)
 	report_table(r, &t);
 }
 
+static bool has_device_clock(const struct cell *c)
+{
+	return cell_timed(c) && !isnan(c->device_time[TTFT]);
+}
+
+static void device_row(struct table *t, const struct data *d, const struct cell *c)
+{
+	char text[64], *where = text_format("%s, %s", d->panels[c->panel].title, c->row.protocol);
+	double share = c->device_time[TTFT] / c->time[TTFT].median;
+	table_text(t, d->variants[c->variant].label);
+	table_text(t, where);
+	free(where);
+	table_number(t, c->row.retained_ppm / 1e6, format_ratio(text, c->row.retained_ppm));
+	time_cell(t, c->device_time[TTFT]);
+	time_cell(t, c->time[TTFT].median);
+	snprintf(text, sizeof text, "%.1f %%", 100 * share);
+	table_number(t, share, text);
+	for (int p = 0; p < N_PARTS; p++)
+		time_cell(t, c->device_time[p]);
+}
+
+/* Where the device has a clock of its own: what the host saw beside what the device did. */
+static void device_table(struct report *r)
+{
+	static const char *const head[][2] = {{"method", "method"}, {"task", "task"}, {"retained", "r"}, {"device_ns", "device"},
+		{"host_ns", "host"}, {"device_of_host", "of host"}, {"prefill_ns", "prefill"}, {"score_ns", "score"},
+		{"select_ns", "select"}, {"compact_ns", "compact"}, {"question_ns", "question"}, {"first_token_ns", "first"}};
+	struct table t;
+	bool any = false;
+	for (int i = 0; i < r->d->n_cells; i++)
+		any |= has_device_clock(&r->d->cells[i]);
+	if (!any)
+		return;
+	page_lead(r->out,
+		"The same times by the device’s own clock, from events in its queue: what is missing to the host’s is time in "
+		"which the device had nothing to do, before its first and after its last operation.");
+	table_begin(
+		&t, "device-times", "By the device’s clock (medians)", query_device_times(report_scope(r, NULL, false, false)));
+	for (size_t i = 0; i < sizeof head / sizeof *head; i++)
+		table_column(&t, head[i][0], "%s", head[i][1]);
+	t.n_text = 2;
+	for (int p = 0; p < r->d->n_panels; p++)
+		for (int i = 0; i < r->d->n_cells; i++)
+			if (r->d->cells[i].panel == p && has_device_clock(&r->d->cells[i]))
+				device_row(&t, r->d, &r->d->cells[i]);
+	report_table(r, &t);
+}
+
 static void write_time(struct report *r)
 {
 	struct strbuf *out = r->out;
@@ -150,6 +198,7 @@ static void write_time(struct report *r)
 	strbuf_puts(out, "</div>\n");
 	length_charts(r);
 	time_table(r);
+	device_table(r);
 }
 
 const struct page page_time = {"time", "First token", page_timed, write_time};

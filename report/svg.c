@@ -114,6 +114,12 @@ void svg_log_ticks(struct svg_plot *p, bool y, const char *(*format)(char *buf, 
 	bool near = s->hi / s->lo < 12;
 	int n = near ? 6 : 3;
 	char text[64];
+	if (s->hi / s->lo < 2.5) { /* hardly bent: round steps */
+		double step = svg_step(s->hi - s->lo, 4);
+		for (int i = (int)ceil(s->lo / step); i * step <= s->hi; i++)
+			(y ? svg_y_tick : svg_x_tick)(p, i * step, format(text, i * step));
+		return;
+	}
 	for (double decade = pow(10, floor(log10(s->lo))); decade <= s->hi; decade *= 10)
 		for (int i = 0; i < n; i++) {
 			double v = decade * (near ? many[i] : few[i]);

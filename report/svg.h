@@ -21,6 +21,8 @@ struct svg_plot {
 	struct strbuf *out;
 	struct svg_scale x, y;
 };
+/* Charts of a row that holds two are so wide: on a telephone (380 pixels) one fills the row and its texts stay readable. */
+enum { SVG_WIDE = 420 };
 /* Opens <svg> of w x h with room for axes; title is drawn on top and read to the blind, together with desc. */
 struct svg_plot svg_begin(struct strbuf *out, int w, int h, const char *title, const char *desc);
 void svg_end(struct svg_plot *p);
@@ -42,7 +44,8 @@ void svg_square(struct strbuf *out, double t, double x, double y, double w, doub
 /* anchor: "start", "middle", "end". svg_label cuts the text to so many characters; the whole stands in its tooltip. */
 void svg_text(struct strbuf *out, const char *class, double x, double y, const char *anchor, const char *text);
 void svg_label(struct strbuf *out, const char *class, double x, double y, const char *anchor, const char *text, int characters);
-/* Ticks of a logarithmic scale: 1, 2, 5 (and 1.5, 3, 7 on a short one) times powers of ten, labelled by `format` (buf >= 64). */
+/* Ticks of a logarithmic scale: 1, 2, 5 (and 1.5, 3, 7 on a short one) times powers of ten, round steps where it spans less than 2.5
+ * times its start; labelled by `format` (buf >= 64). */
 void svg_log_ticks(struct svg_plot *p, bool y, const char *(*format)(char *buf, double v));
 /* A bar of the colours of svg_square from lo to hi with their values. */
 void svg_colours(struct strbuf *out, double x, double y, double w, const char *lo, const char *hi, const char *what);

@@ -161,6 +161,36 @@ char *query_times(struct query_scope s)
 	return strbuf_take(&b);
 }
 
+char *query_device_times(struct query_scope s)
+{
+	static const struct {
+		const char *clock, *phase, *column;
+	} medians[] = {{"cuda_event", "ttft", "device_ns"}, {"host", "ttft", "host_ns"}, {"cuda_event", "prefill", "prefill_ns"},
+		{"cuda_event", "score", "score_ns"}, {"cuda_event", "select", "select_ns"},
+		{"cuda_event", "compact", "compact_ns"}, {"cuda_event", "question", "question_ns"},
+		{"cuda_event", "first_token", "first_token_ns"}};
+	struct strbuf b = {0};
+	strbuf_puts(&b, "WITH ranked AS (SELECT *, row_number() OVER (PARTITION BY cell_id, run_id, phase, clock ORDER BY "
+			"duration_ns) AS k,\n"
+			"  count(*) OVER (PARTITION BY cell_id, run_id, phase, clock) AS n FROM timing WHERE warmup = 0");
+	where_run(&b, &s, "run_id");
+	strbuf_printf(&b, ")\nSELECT task.name AS task, c.context_tokens, c.protocol, %s, c.retained_ppm / 1e6 AS retained",
+		method_columns);
+	for (size_t i = 0; i < sizeof medians / sizeof *medians; i++)
+		strbuf_printf(&b,
+			",\n  avg(duration_ns) FILTER (WHERE clock = '%s' AND phase = '%s' AND k IN ((n + 1) / 2, n / 2 + 1)) AS "
+			"%s",
+			medians[i].clock, medians[i].phase, medians[i].column);
+	strbuf_printf(&b, "\n%s  JOIN ranked r USING (cell_id)\n", from_cells);
+	where_scope(&b, &s);
+	strbuf_puts(&b, "\n  AND run_id = (SELECT run_id FROM ranked JOIN run USING (run_id) WHERE ranked.cell_id = c.cell_id "
+			"AND phase = 'ttft' AND clock = 'host'\n"
+			"    GROUP BY run_id ORDER BY count(*) DESC, started_unix_ms DESC, run_id LIMIT 1)\n"
+			"GROUP BY c.cell_id HAVING count(*) FILTER (WHERE clock = 'cuda_event' AND phase = 'ttft') > 0 ORDER BY "
+			"position;");
+	return strbuf_take(&b);
+}
+
 char *query_memory(struct query_scope s)
 {
 	struct strbuf b = {0};

@@ -21,6 +21,7 @@ char *query_tasks(struct query_scope s, int ppm, const struct cell_row *const *p
 char *query_losses(struct query_scope s, const int *ppm, int n_ppm);
 /* Medians of every timed part, a row a cell; of the process with most repetitions. */
 char *query_times(struct query_scope s);
+char *query_device_times(struct query_scope s); /* by the device's own clock, beside the host's */
 /* Peak bytes by cell, device and part. */
 char *query_memory(struct query_scope s);
 /* Mean score by depth (tenths) and length, a row a method and ratio. */

@@ -53,7 +53,7 @@ CREATE TABLE cell (
 	context_tokens INTEGER NOT NULL CHECK (context_tokens >= 0),              -- as requested; 0 = the data's own length
 	protocol TEXT NOT NULL CHECK (protocol IN ('agnostic', 'aware')),         -- aware: pruned with the question in sight
 	mode TEXT NOT NULL CHECK (mode IN ('single', 'multi-turn', 'multi-request')),
-	topology TEXT NOT NULL CHECK (replace(replace(topology, 'emulated-', ''), '+offload', '') IN ('cpu', 'gpu', 'shared', 'dual', 'proxy-cpu', 'proxy-gpu')),
+	topology TEXT NOT NULL CHECK (replace(replace(replace(topology, 'emulated-', ''), '+offload', ''), '+cudnn', '') IN ('cpu', 'gpu', 'shared', 'dual', 'proxy-cpu', 'proxy-gpu')),
 	precision TEXT NOT NULL, seed INTEGER NOT NULL,
 	measure_version INTEGER NOT NULL,                                         -- of the measuring procedure
 	samples_planned INTEGER NOT NULL CHECK (samples_planned >= 0),

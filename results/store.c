@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern const char results_schema_sql[], results_migrate_2_sql[], results_migrate_3_sql[];
+extern const char results_schema_sql[], results_migrate_2_sql[], results_migrate_3_sql[], results_migrate_4_sql[];
 
 enum { APPLICATION_ID = 0x4B56424E }; /* 'KVBN', as in schema.sql */
 
@@ -255,7 +255,7 @@ cleanup:
 
 int store_open(struct store **out, const char *path, char err[ERR_LEN])
 {
-	static const char *const steps[] = {results_migrate_2_sql, results_migrate_3_sql};
+	static const char *const steps[] = {results_migrate_2_sql, results_migrate_3_sql, results_migrate_4_sql};
 	static const struct store_schema newest = {STORE_VERSION, results_schema_sql, steps};
 	return store_open_schema(out, path, &newest, err);
 }

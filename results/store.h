@@ -278,7 +278,7 @@ int store_check_identities(
 	struct store *s, int (*bad)(void *user, const char *table, const char *id), void *user, char err[ERR_LEN]);
 
 /* ---- schema versions ---- */
-enum { STORE_VERSION = 3 }; /* user_version of results/schema.sql */
+enum { STORE_VERSION = 4 }; /* user_version of results/schema.sql */
 struct store_schema {
 	int version;
 	const char *create;         /* makes an empty file the newest version */

@@ -328,15 +328,6 @@ static int prompt_answer(struct runner *r, const struct runner_job *job, const s
 	return rc == 1 ? 1 : 0;
 }
 
-static int length_check(const struct runner *r, const struct prompt *p, char err[ERR_LEN])
-{
-	int64_t n = (int64_t)p->ids.n, max = r->info.max_positions;
-	if (max && n > max && !r->allow_long)
-		return err_set(err, "the prompt has %lld tokens, %s was made for %lld: --allow-long runs it all the same, flagged", (long long)n,
-			r->info.name, (long long)max);
-	return 0;
-}
-
 /* Questions [q0, q1) that share a prompt: all of them, or with the aware protocol a session's, or a single one. */
 static int group_end(const struct runner_job *job, int q0)
 {
@@ -355,7 +346,7 @@ int runner_answer(struct runner *r, const struct runner_job *job, char err[ERR_L
 		struct prompt prompt = {0};
 		for (int q = q0; q < q1 && !rc; q++) {
 			prompt_free(&prompt);
-			rc = prompt_make(r, job, q, &prompt, &pq[q - q0], err) || length_check(r, &prompt, err) ? -1 : 0;
+			rc = prompt_make(r, job, q, &prompt, &pq[q - q0], err);
 		}
 		if (!rc)
 			rc = prompt_answer(r, job, &prompt, pq, q0, q1, err);

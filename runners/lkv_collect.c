@@ -72,13 +72,15 @@ static bool has_questions(const struct runner_job *job)
 	return false;
 }
 
-static bool is_present(const struct runner *r, const char *path, const char *split)
+/* A shard of this context for this model and split, under the same chat template. */
+static bool is_present(const struct runner *r, const struct prompt *p, const char *path, const char *split)
 {
 	struct lkv_shard s;
 	char err[ERR_LEN];
 	if (!file_exists(path) || lkv_shard_read(&s, path, r->info.vocab, err))
 		return false;
-	bool same = !strcmp(s.target_sha256, r->info.model_sha256) && !strcmp(s.split, split);
+	bool same = !strcmp(s.target_sha256, r->info.model_sha256) && !strcmp(s.split, split) && s.prefix == p->prefix &&
+		    !memcmp(s.ids, p->ids.v, (size_t)p->prefix * sizeof *s.ids);
 	lkv_shard_free(&s);
 	return same;
 }
@@ -108,7 +110,7 @@ int runner_collect_lkv(struct runner *r, const struct runner_collect *c, bool *p
 	snprintf(s->tokenizer_sha256, SHA_LEN, "%s", r->info.tokenizer_sha256 ? r->info.tokenizer_sha256 : "");
 	char *path = text_format("%s/%.16s.safetensors", c->folder, s->context_sha256);
 	int rc = 0;
-	if (!(*present = is_present(r, path, c->split))) {
+	if (!(*present = is_present(r, &p, path, c->split))) {
 		rc = has_questions(c->job) ? collect_questions(r, &k, err) : collect_text(s, err);
 		rc = rc ? rc : lkv_shard_write(s, path, err);
 	}

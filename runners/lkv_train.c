@@ -328,7 +328,7 @@ static void result_fill(const struct training *k, const struct lkv_net *net, cha
 	out->parameters = s->kind == LKV_HEAD ? net->trained : net->p[LKV_OF_T] - net->p[0];
 	out->train_ns = clock_ns() - k->start_ns;
 	for (int i = 0; i < TRAINED_RATIOS; i++)
-		out->recall[i] = out->floor[i] = out->head_recall[i] = NAN;
+		out->recall[i] = out->floor[i] = out->ceiling[i] = out->head_recall[i] = NAN;
 }
 
 static int train(

@@ -97,4 +97,5 @@ void runner_machine(struct runner_machine *m)
 	}
 	device_close(d);
 	m->gpu = device_usable("cuda", m->gpu_why);
+	m->cudnn = device_attention_usable("cudnn", m->cudnn_why);
 }

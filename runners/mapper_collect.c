@@ -2,7 +2,8 @@
  * (spec/proxykv-lkv.md 1.4), as a shard.
  *
  * One prefill of the target, KVzip's second pass and, for pairs, one prefill of the proxy, whatever number of feature kinds is
- * asked for. The oracle is the same scorer that `kvzip` runs, with the same defaults. */
+ * asked for. The oracle is the same scorer that `kvzip` runs, with the same defaults. A context that judges gets a second one, in
+ * chunks half as long as itself: no mapper can be expected to agree with the oracle more than the oracle does with itself. */
 #include "runners/mapper/mapper.h"
 #include "runners/methods/parts.h"
 #include "runners/runner_impl.h"
@@ -23,8 +24,10 @@ struct collecting {
 	struct feature_spec spec[KINDS];
 	int n_specs;
 	struct features *own[KINDS]; /* the target's, during its prefill */
+	struct proxy_pass *pass; /* the proxy's run */
+	int want[KINDS];         /* its number for each specification */
 	struct kv *kv;
-	float *oracle;
+	float *oracle, *again;
 	struct shard shard;
 	float *sums[SHARD_FEATURES]; /* owned; shard.feature[].x point here */
 };
@@ -68,18 +71,29 @@ static char *shard_path(const struct collecting *k)
 	return text_format("%s/%.16s.safetensors", k->c->folder, k->sha256);
 }
 
-/* Is a shard there that has all of it, for these models and this split? */
+static bool judges(const struct collecting *k)
+{
+	return !strcmp(k->c->split, "eval");
+}
+
+static void settings_of(const struct runner *r, char out[64])
+{
+	snprintf(out, 64, "%s, %s", r->info.dtype, r->info.chat_template);
+}
+
+/* Is a shard there that has all of it, for these models, settings and this split? One that does not say its settings is taken. */
 static bool is_present(const struct collecting *k)
 {
 	struct shard s;
 	struct mapper_pair pair;
-	char err[ERR_LEN], name[32], *path = shard_path(k);
+	char err[ERR_LEN], name[32], settings[64], *path = shard_path(k);
 	bool present = file_exists(path) && !shard_open(&s, path, err);
 	free(path);
 	if (!present)
 		return false;
 	pair_of(k->r, k->proxy, &pair);
-	present = !strcmp(s.pair.target_sha256, pair.target_sha256) &&
+	settings_of(k->r, settings);
+	present = (!*s.settings || !strcmp(s.settings, settings)) && !strcmp(s.pair.target_sha256, pair.target_sha256) && (!judges(k) || shard_has_again(&s)) &&
 		  (!k->proxy || !strcmp(s.pair.proxy_sha256, pair.proxy_sha256)) && !strcmp(s.split, k->c->split);
 	for (int i = 0; i < 2 * k->n_specs && present; i++) {
 		bool self = i % 2, found = false;
@@ -133,7 +147,8 @@ static int target_prefill(struct collecting *k, char err[ERR_LEN])
 	return rc;
 }
 
-static int target_oracle(struct collecting *k, char err[ERR_LEN])
+/* Scores [layers][kv_heads][context] into *scores, which collecting_free() frees. options: KVzip's, NULL = defaults. */
+static int target_oracle(struct collecting *k, const char *options, float **scores, char err[ERR_LEN])
 {
 	struct runner *r = k->r;
 	struct repeat_ids store = {0};
@@ -141,16 +156,16 @@ static int target_oracle(struct collecting *k, char err[ERR_LEN])
 	struct plan_method kvzip = {0};
 	size_t n = (size_t)r->info.layers * (size_t)r->info.kv_heads * (size_t)k->prompt.context;
 	int rc = -1;
-	if (!(k->oracle = calloc(n + 1, sizeof *k->oracle)))
+	if (!(*scores = calloc(n + 1, sizeof **scores)))
 		return err_set(err, "out of memory: %zu scores", n);
-	if (method_resolve(&kvzip, "kvzip", NULL, err) || prompt_repeat(r, k->c->job->chat, &store, &repeat, err))
+	if (method_resolve(&kvzip, "kvzip", options, err) || prompt_repeat(r, k->c->job->chat, &store, &repeat, err))
 		goto done;
 	struct scoring s = {.forward = r->forward,
 		.kv = k->kv,
 		.ids = k->prompt.ids.v,
 		.repeat = &repeat,
 		.params = kvzip.params,
-		.scores = k->oracle,
+		.scores = *scores,
 		.stop = k->c->job->stop,
 		.stop_user = k->c->job->user,
 		.layers = r->info.layers,
@@ -164,18 +179,35 @@ done:
 	return rc;
 }
 
-/* ---- the proxy ---- */
+static int target_oracles(struct collecting *k, char err[ERR_LEN])
+{
+	char halves[32];
+	snprintf(halves, sizeof halves, "{\"chunk\": %lld}", (long long)(k->prompt.context + 1) / 2);
+	if (target_oracle(k, NULL, &k->oracle, err))
+		return -1;
+	return judges(k) ? target_oracle(k, halves, &k->again, err) : 0;
+}
+
+/* ---- the proxy: beside the target's prefill on threads of its own (the runner's proxy_threads), or in turn behind it ---- */
+
+static int proxy_begin(struct collecting *k, char err[ERR_LEN])
+{
+	const struct proxy *p = k->r->proxy;
+	k->pass = proxy_pass_new(k->r->proxy, k->prompt.ids.v, (int64_t)k->prompt.ids.n, k->prompt.prefix, k->prompt.context);
+	for (int i = 0; i < k->n_specs; i++)
+		if ((k->want[i] = proxy_pass_want(k->pass, &k->spec[i], err)) < 0)
+			return -1;
+	if (p->overlapped)
+		device_use_threads(k->r->device, device_threads(k->r->device) - p->threads);
+	return proxy_pass_start(k->pass, err);
+}
 
 static int proxy_features(struct collecting *k, char err[ERR_LEN])
 {
 	struct runner *r = k->r;
 	const struct model_config *c = model_config(r->proxy->model);
-	struct proxy_pass *pass =
-		proxy_pass_new(r->proxy, k->prompt.ids.v, (int64_t)k->prompt.ids.n, k->prompt.prefix, k->prompt.context);
-	int want[KINDS], rc = 0;
-	for (int i = 0; i < k->n_specs && !rc; i++)
-		rc = (want[i] = proxy_pass_want(pass, &k->spec[i], err)) < 0 ? -1 : 0;
-	rc = rc ? rc : proxy_pass_finish(pass, k->c->job->stop, k->c->job->user, err);
+	int rc = proxy_pass_finish(k->pass, k->c->job->stop, k->c->job->user, err);
+	device_use_threads(r->device, 0);
 	r->counters.proxy_passes++;
 	for (int i = 0; i < k->n_specs && !rc; i++) {
 		size_t n = (size_t)c->layers * (size_t)c->heads * (size_t)k->prompt.context;
@@ -184,10 +216,9 @@ static int proxy_features(struct collecting *k, char err[ERR_LEN])
 			rc = err_set(err, "out of memory: feature sums");
 			break;
 		}
-		memcpy(sums, proxy_pass_sums(pass, want[i]), n * sizeof *sums);
+		memcpy(sums, proxy_pass_sums(k->pass, k->want[i]), n * sizeof *sums);
 		add_feature(k, &k->spec[i], false, c->layers, c->heads, sums);
 	}
-	proxy_pass_free(pass);
 	return rc;
 }
 
@@ -198,12 +229,14 @@ static int write_shard(struct collecting *k, char err[ERR_LEN])
 	memcpy(s->context_sha256, k->sha256, SHA_LEN);
 	snprintf(s->split, sizeof s->split, "%s", k->c->split);
 	snprintf(s->id, sizeof s->id, "%s", k->c->id);
+	settings_of(k->r, s->settings);
 	pair_of(k->r, k->proxy, &s->pair);
 	s->n = k->prompt.context;
 	s->layers = k->r->info.layers;
 	s->kv_heads = k->r->info.kv_heads;
 	s->proxy_kv_heads = k->proxy ? k->r->info.proxy_kv_heads : k->r->info.kv_heads;
 	s->oracle = k->oracle;
+	s->again = k->again;
 	int rc = shard_write(s, path, err);
 	free(path);
 	return rc;
@@ -211,14 +244,28 @@ static int write_shard(struct collecting *k, char err[ERR_LEN])
 
 static void collecting_free(struct collecting *k)
 {
+	proxy_pass_free(k->pass);
+	if (k->pass)
+		device_use_threads(k->r->device, 0);
 	for (int i = 0; i < KINDS; i++)
 		features_free(k->own[i]);
 	for (int i = 0; i < SHARD_FEATURES; i++)
 		free(k->sums[i]);
 	kv_free(k->kv);
 	free(k->oracle);
+	free(k->again);
 	prompt_free(&k->prompt);
 	free(k);
+}
+
+static int shard_make(struct collecting *k, char err[ERR_LEN])
+{
+	int rc = k->proxy ? proxy_begin(k, err) : 0;
+	rc = rc ? rc : target_prefill(k, err);
+	if (!rc && k->proxy)
+		rc = proxy_features(k, err);
+	rc = rc ? rc : target_oracles(k, err);
+	return rc ? rc : write_shard(k, err);
 }
 
 static int collect(struct runner *r, const struct runner_collect *c, bool proxy, bool self, bool *present, char err[ERR_LEN])
@@ -237,13 +284,8 @@ static int collect(struct runner *r, const struct runner_collect *c, bool proxy,
 		err_set(err, "collecting for proxykv needs a proxy: a pair in the plan, or --proxy MODEL");
 	else if (!specs_parse(k, err) && !prompt_make(r, &job, 0, &k->prompt, &pq, err)) {
 		prompt_context_sha256(&k->prompt, k->sha256);
-		rc = (*present = is_present(k)) ? 0 : target_prefill(k, err);
-		if (!rc && !*present)
-			rc = target_oracle(k, err);
-		if (!rc && !*present && proxy)
-			rc = proxy_features(k, err);
-		if (!rc && !*present)
-			rc = write_shard(k, err);
+		*present = is_present(k);
+		rc = *present ? 0 : shard_make(k, err);
 	}
 	prompt_question_free(&pq);
 	collecting_free(k);

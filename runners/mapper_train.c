@@ -57,7 +57,7 @@ static void result_begin(struct runner_trained *out)
 {
 	*out = (struct runner_trained){0};
 	for (int i = 0; i < TRAINED_RATIOS; i++)
-		out->recall[i] = out->floor[i] = out->head_recall[i] = NAN;
+		out->recall[i] = out->floor[i] = out->ceiling[i] = out->head_recall[i] = NAN;
 }
 
 /* ---- mappers ---- */
@@ -74,12 +74,14 @@ struct training {
 	char kind[64];
 };
 
-/* The names curves have in the store, whatever is trained: "loss", "L_bin", "recall@0.1", "prior@0.1", "perhead@0.1". */
+/* The names curves have in the store, whatever is trained: "loss", "L_bin", "recall@0.1", "prior@0.1", "oracle@0.1",
+ * "perhead@0.1". */
 static void term_name(const char *name, char out[32])
 {
 	static const struct {
 		const char *head, *becomes;
-	} heads[] = {{"head_recall.", "perhead@0."}, {"prior_recall.", "prior@0."}, {"recall.", "recall@0."}};
+	} heads[] = {{"head_recall.", "perhead@0."}, {"prior_recall.", "prior@0."}, {"recall.", "recall@0."},
+		{"ceiling.", "oracle@0."}};
 	bool term = false;
 	for (int i = 0; i < MAPPER_TERMS; i++)
 		term = term || !strcmp(name, mapper_terms[i]);
@@ -214,6 +216,8 @@ static int result_take(const struct training *k, const char *path, struct runner
 		out->floor[i] = rec->prior_recall[i];
 		out->head_recall[i] = rec->head_recall[i];
 	}
+	if (k->valid && mapper_set_ceiling(k->valid, MAPPER_SCOPE_GLOBAL, out->ceiling) < 0)
+		return err_set(err, "out of memory for two oracles of a context");
 	return sha256_file(path, out->sha256, err);
 }
 

@@ -52,6 +52,15 @@ static int context_take(const struct runner_job *job, const struct ids *context,
 	return 0;
 }
 
+static int length_check(const struct runner *r, const struct prompt *p, char err[ERR_LEN])
+{
+	int64_t n = (int64_t)p->ids.n, max = r->info.max_positions;
+	if (max && n > max && !r->allow_long)
+		return err_set(err, "the prompt has %lld tokens, %s was made for %lld: --allow-long runs it all the same, flagged", (long long)n,
+			r->info.name, (long long)max);
+	return 0;
+}
+
 int prompt_make(struct runner *r, const struct runner_job *job, int q, struct prompt *p, struct prompt_question *pq, char err[ERR_LEN])
 {
 	const struct runner_question *question = &job->questions[q];
@@ -90,7 +99,7 @@ int prompt_make(struct runner *r, const struct runner_job *job, int q, struct pr
 		ids_add(&pq->fed, p->ids.v[--p->ids.n]);
 		p->context--;
 	}
-	rc = 0;
+	rc = length_check(r, p, err);
 done:
 	chat_ids_free(&c);
 	return rc;

@@ -99,8 +99,10 @@ static int proxy_start(struct runner *r, const struct runner_options *o, char er
 	if (own < 0 || own >= threads)
 		return err_set(err, "%d of %d threads for the proxy: the target needs one at least", own, threads);
 	const char *device = o->proxy_device ? o->proxy_device : o->device ? o->device : "auto";
+	r->proxy_place = strcmp(device, o->device ? o->device : "auto") ? device : NULL;
 	struct device_options d = {.name = device, .precision = o->precision ? o->precision : "bf16", .isa = o->isa, .threads = own ? own : threads,
-		.memory_bytes = r->info.memory_limit_bytes, .kv_offload = o->kv_offload, .low_priority = true};
+		.memory_bytes = r->info.memory_limit_bytes, .attention = strcmp(device, "cpu") ? o->attention : NULL, .kv_offload = o->kv_offload,
+		.low_priority = true};
 	int rc = model_open(&m, r->proxy_path, err) || tokenizer_open_for(&t, r->proxy_path, m, err) || pair_check(r, t, err) ? -1 : 0;
 	tokenizer_close(t);
 	if (rc)
@@ -135,12 +137,13 @@ static void info_fill_proxy(struct runner *r)
 	if (!r->proxy)
 		return;
 	const struct model_config *c = model_config(r->proxy->model);
+	const struct device *d = r->proxy->device ? r->proxy->device : r->device;
 	name_of(r->proxy_path, r->proxy->model, i->proxy_name);
 	i->proxy_sha256 = model_sha256(r->proxy->model);
 	i->proxy_arch = c->arch;
 	i->proxy_params = model_params(r->proxy->model);
-	i->proxy_weight_bytes = forward_weight_bytes(c, r->proxy->device);
-	i->proxy_kv_bytes_per_token = kv_bytes_for(r->proxy->device, c->head_dim, (int64_t)c->layers * c->kv_heads);
+	i->proxy_weight_bytes = forward_weight_bytes(c, d);
+	i->proxy_kv_bytes_per_token = kv_bytes_for(d, c->head_dim, (int64_t)c->layers * c->kv_heads);
 	i->proxy_layers = c->layers;
 	i->proxy_heads = c->heads;
 	i->proxy_kv_heads = c->kv_heads;
@@ -148,16 +151,25 @@ static void info_fill_proxy(struct runner *r)
 	i->proxy_threads = r->proxy->threads;
 }
 
+/* A proxy whose device was lost before it was opened has the place that was wished for. */
+static const char *proxy_place(const struct runner *r)
+{
+	if (!r->proxy)
+		return NULL;
+	return r->proxy->device ? device_name(r->proxy->device) : r->proxy_place ? r->proxy_place : device_name(r->device);
+}
+
 static void topology_fill(struct runner *r)
 {
-	const char *target = device_name(r->device), *proxy = r->proxy ? device_name(r->proxy->device) : NULL;
+	const char *target = device_name(r->device), *proxy = proxy_place(r);
 	bool on_gpu = strcmp(target, "cpu"), proxy_on_gpu = proxy && strcmp(proxy, "cpu");
 	const char *plain = on_gpu && proxy_on_gpu ? strcmp(target, proxy) ? "dual" : "shared"
 			    : on_gpu		   ? proxy ? "proxy-cpu" : "gpu"
 						   : proxy_on_gpu ? "proxy-gpu" : "cpu";
 	bool emulated = !strncmp(target, "emulated", 8) || (proxy && !strncmp(proxy, "emulated", 8));
-	snprintf(r->info.topology, sizeof r->info.topology, "%s%s%s", emulated ? "emulated-" : "", plain,
-		device_offloads(r->device) || (r->proxy && device_offloads(r->proxy->device)) ? "+offload" : "");
+	bool offloads = device_offloads(r->device) || (r->proxy && r->proxy->device && device_offloads(r->proxy->device));
+	snprintf(r->info.topology, sizeof r->info.topology, "%s%s%s%s", emulated ? "emulated-" : "", plain, offloads ? "+offload" : "",
+		strcmp(device_attention(r->device), "own") ? "+cudnn" : "");
 }
 
 static void info_fill(struct runner *r)
@@ -205,7 +217,7 @@ static int device_start(struct runner *r, const struct runner_options *o, char e
 	machine_memory(&available, &cgroup);
 	int64_t limit = cgroup >= 0 && cgroup < available ? cgroup : available;
 	struct device_options d = {.name = o->device ? o->device : "auto", .precision = o->precision ? o->precision : "bf16", .isa = o->isa,
-		.threads = o->threads, .memory_bytes = o->memory_bytes, .kv_offload = o->kv_offload};
+		.threads = o->threads, .memory_bytes = o->memory_bytes, .attention = o->attention, .kv_offload = o->kv_offload};
 	if (device_open(&r->device, &d, err))
 		return -1;
 	int64_t gpu = device_free_bytes(r->device); /* -1 = the device's memory is the host's */
@@ -217,6 +229,18 @@ static int device_start(struct runner *r, const struct runner_options *o, char e
 		return err_set(err, "%s needs %lld bytes for weights and scratch; the limit is %lld (--memory)", r->path, (long long)need,
 			(long long)r->info.memory_limit_bytes);
 	device_reserve(r->device, need);
+	return 0;
+}
+
+/* What the pair is called, after one of its devices was lost. -1: that cannot be said. */
+static int names_fill(struct runner *r, const struct runner_options *o)
+{
+	char ignored[ERR_LEN];
+	if (o->proxy && !r->proxy)
+		proxy_start(r, o, ignored);
+	if (o->proxy && !r->proxy)
+		return -1;
+	info_fill(r);
 	return 0;
 }
 
@@ -238,6 +262,10 @@ int runner_open(struct runner **out, const struct runner_options *o, char err[ER
 	*out = r;
 	return 0;
 fail:
+	if (o->names_if_lost && runner_lost(r) && !names_fill(r, o)) {
+		*out = r;
+		return -1;
+	}
 	runner_close(r);
 	return -1;
 }
@@ -261,8 +289,8 @@ void runner_close(struct runner *r)
 
 const char *runner_lost(const struct runner *r)
 {
-	const char *lost = device_lost(r->device);
-	return lost || !r->proxy ? lost : device_lost(r->proxy->device);
+	const char *lost = r->device ? device_lost(r->device) : NULL;
+	return lost || !r->proxy || !r->proxy->device ? lost : device_lost(r->proxy->device);
 }
 
 const struct runner_info *runner_info(const struct runner *r)

@@ -22,7 +22,9 @@ struct runner_options {
 	const char *chat_template; /* NULL = by the model's own template; "raw" */
 	int proxy_threads;       /* CPU: the proxy runs beside the target's prefill on so many of the threads; 0 = in turn, on all of them */
 	const char *proxy_device; /* NULL = the target's: on a GPU the proxy's work then gives way to the target's */
+	const char *attention;   /* NULL, "own": our kernels; "cudnn": a GPU's prefill attention by cuDNN where it takes it, never on a CPU */
 	bool kv_offload;         /* GPU: caches live in the host's memory and are streamed by layer */
+	bool names_if_lost;      /* see runner_open */
 	const char *weights_dir; /* where trained files are looked for first; NULL = KVBENCH_CALIBRATION, or the user's cache */
 };
 
@@ -32,6 +34,8 @@ bool runner_device_usable(const char *device, char what[DEVICE_NAME_LEN]);
 /* What a device is called in results: "auto" is the one that would be opened ("cuda:0", "cpu"); an emulated one says so. */
 void runner_device_name(const char *device, char name[DEVICE_NAME_LEN]);
 
+/* -1 + err. With names_if_lost, where a device was lost while weights went there (a GPU's sticky error), *out is then a runner that knows
+ * what everything is called, counts tokens and answers runner_lost, and can do nothing else; the caller closes it. */
 int runner_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN]);
 void runner_close(struct runner *r); /* NULL is fine */
 /* The error that lost a device of the runner to this process (a GPU's sticky error): nothing will work here any more, a new process may.
@@ -42,8 +46,9 @@ struct runner_info {
 	char name[128];          /* last part of the path */
 	const char *path, *arch, *dtype, *chat_template, *device, *isa;
 	/* Where target and proxy run, and what of it can change bits or times: "cpu"; "gpu" (no proxy); both on one GPU "shared", on two "dual";
-	 * one of them on the CPU "proxy-cpu", "proxy-gpu". "+offload": caches on the host (kv_offload). "emulated-": no GPU at all. */
-	char topology[32];
+	 * one of them on the CPU "proxy-cpu", "proxy-gpu". "+offload": caches on the host (kv_offload). "+cudnn": attention by cuDNN. "emulated-":
+	 * no GPU at all. */
+	char topology[48];
 	char isa_why[128];       /* why this kernel path was chosen */
 	const char *model_sha256, *tokenizer_sha256, *template_sha256;
 	int64_t params, weight_bytes, kv_bytes_per_token, max_positions, memory_limit_bytes;
@@ -262,7 +267,8 @@ struct runner_trained {
 	char sha256[SHA_LEN];
 	int contexts, eval_contexts, steps;
 	int64_t parameters, train_ns;
-	double recall[TRAINED_RATIOS], floor[TRAINED_RATIOS], head_recall[TRAINED_RATIOS]; /* NAN = does not apply; floor: the head prior's */
+	/* NAN = does not apply; floor: the head prior's; ceiling: the oracle's of itself, its second pass in chunks half as long */
+	double recall[TRAINED_RATIOS], floor[TRAINED_RATIOS], ceiling[TRAINED_RATIOS], head_recall[TRAINED_RATIOS];
 };
 void runner_trained_free(struct runner_trained *t);
 /* Trains on the folder's shards of split train, judges on those of split eval, writes the file. The same options, shards and seed give
@@ -329,6 +335,8 @@ struct runner_machine {
 	char isa[32], isa_why[128];
 	bool gpu;                  /* usable: --device auto takes it */
 	char gpu_why[128];         /* its name, or one sentence why none is used */
+	bool cudnn;                /* --attention cudnn may be chosen on a GPU */
+	char cudnn_why[128];       /* the library's version, or one sentence why not */
 };
 void runner_machine(struct runner_machine *m);
 

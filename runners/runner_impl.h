@@ -20,6 +20,7 @@ struct runner {
 	struct device *device;
 	struct forward *forward;
 	struct proxy *proxy;              /* NULL = none */
+	const char *proxy_place;          /* what its device is called, were it to be opened there; NULL = as the target's */
 	struct trained_store *weights;
 	struct spans *spans;              /* NULL until something is timed on a device with a clock */
 	struct runner_info info;

@@ -2,7 +2,7 @@
 # Tests and timings of the CUDA backend on a real GPU: tests/gpu.sh [FOLDER for the results, default $OUT or build/gpu]
 # Needs nvcc, gcc, cuBLAS and a GPU; no other library (runners/device and runners/forward alone are built, shapes and a small cmocka stand beside this script).
 # On a Hopper GPU everything is built twice: with attention by wgmma, and without it (-portable): both are tested against the CPU, the rates of both are printed.
-# Ends within 8 minutes. Prints each test and a table of every figure beside its floor; the same goes to FOLDER/gpu.txt. Without a GPU it builds and says so.
+# Attention by cuDNN is tested and timed beside ours where its library is. Ends within 8 minutes. Prints each test and a table of every figure beside its floor; the same goes to FOLDER/gpu.txt. Without a GPU it builds and says so.
 set -u -o pipefail
 cd "$(dirname "$0")/.."
 out=${1:-${OUT:-build/gpu}} build=build/gpu jobs=$(nproc)
@@ -27,7 +27,9 @@ build() {
 		portable=$build/attend_portable.o
 		echo "$portable: runners/device/cuda/attend_wgmma.cu"
 		echo "	$nvcc -std=c++17 -O3 -I. -gencode arch=compute_$arch,code=sm_$arch -c \$< -o \$@"
-		for c in harness/base/base.c $(ls runners/device/*.c | grep -v cuda_absent) runners/device/cuda/*.c runners/device/cpu/*.c; do
+		# attention by cuDNN is built in where its header is, as in cuda.mk
+		local without='dnn_absent'; [ -e "$home/include/cudnn_graph.h" ] || without='dnn\.c|dnn_graph|dnn_load'
+		for c in harness/base/base.c $(ls runners/device/*.c | grep -v cuda_absent) $(ls runners/device/cuda/*.c | grep -Ev "$without") runners/device/cpu/*.c; do
 			objects+=" $build/${c//\//_}.o"
 			echo "$build/${c//\//_}.o: $c"
 			echo "	gcc $flags -c \$< -o \$@"
@@ -56,6 +58,7 @@ build() {
 		bench="tests/gpu/bench.c tests/gpu/shapes.c runners/model/rope.c $(ls runners/forward/*.c | tr '\n' ' ')"
 		program test_backend_ops "$build/attend_wgmma.cu.o" tests/cudaemu/test_backend_ops.c
 		program test_backend_attention "$build/attend_wgmma.cu.o" tests/cudaemu/test_backend_attention.c
+		program test_backend_cudnn "$build/attend_wgmma.cu.o" tests/cudaemu/test_backend_cudnn.c
 		program bench "$build/attend_wgmma.cu.o" $bench
 		if [ -n "$wgmma" ]; then
 			program test_backend_attention-portable "$portable" tests/cudaemu/test_backend_attention.c
@@ -73,7 +76,7 @@ start=$SECONDS
 	export LD_LIBRARY_PATH="$home/lib64:${LD_LIBRARY_PATH:-}"
 	if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1 && ! nvidia-smi -L >/dev/null 2>&1; then echo "skipped: no GPU here (built, not run)"; exit 77; fi
 	failed=0
-	for t in test_backend_ops test_backend_attention ${wgmma_built:+test_backend_attention-portable}; do
+	for t in test_backend_ops test_backend_attention test_backend_cudnn ${wgmma_built:+test_backend_attention-portable}; do
 		timeout 100 "$build/$t" > "$build/$t.log" 2>&1 || { failed=1; echo "not ok - $t"; }
 		cat "$build/$t.log"
 	done

@@ -1,13 +1,14 @@
 #!/bin/bash
 # ProxyKV on a real pair, Qwen2.5-Coder 0.5B -> 1.5B from their GGUF files: shards, mappers, recall, needles, LongBench rows, time to first token.
 #   tests/real_pair.sh FOLDER [STEP...]    FOLDER holds the two .gguf files; steps: data collect train axial needles qa ttft curve and, for LKV on
-#                                          the smaller model, lkv lkv_needles lkv_texts (default: all)
+#                                          the smaller model, lkv lkv_needles lkv_grid lkv_far lkv_texts
+#                                          (default: all)
 # Plans: harness/pairs/qwen2.5-coder-*.json; results/pair-*.db and .html are kept, trained files go to results/pair-trained. Every
 # step goes on where it stopped. Real texts come from ../shared (KVB_SHARED).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 models=${1:?FOLDER with the two .gguf files}; shift
-steps=${*:-data collect train axial needles qa ttft curve lkv lkv_needles lkv_texts}
+steps=${*:-data collect train axial needles qa ttft curve lkv lkv_needles lkv_grid lkv_far lkv_texts}
 K=${KVBENCH:-./kvbench} shared=${KVB_SHARED:-../shared} work=build/real plans=harness/pairs
 export KVBENCH_CALIBRATION=${KVBENCH_CALIBRATION:-results/pair-trained}
 mkdir -p $work results
@@ -52,7 +53,9 @@ axial() {
 }
 lkv() { "$K" train kv-mlp,lkv-global,lkv,head-prior $plans/qwen2.5-coder-lkv.json --models "$models"; }
 lkv_needles() { run lkv-needles; }
-lkv_texts() { "$K" continue $plans/qwen2.5-coder-lkv-needles.json --models "$models" --tasks "[{\"name\":\"jsonl\",\"path\":\"$work/lkv-text-eval.jsonl\",\"lengths\":664}]"; }
+lkv_grid() { run lkv-grid; } # every scorer with every allocator
+lkv_far() { run lkv-far; }   # longer contexts, other templates, LongBench rows
+lkv_texts() { "$K" continue $plans/qwen2.5-coder-lkv-grid.json --against kvzip@global --models "$models" --tasks "[{\"name\":\"jsonl\",\"path\":\"$work/lkv-text-eval.jsonl\",\"lengths\":664}]"; }
 run() { "$K" run $plans/qwen2.5-coder-$1.json --models "$models"; }
 needles() { run needles; }
 qa() { run qa; }

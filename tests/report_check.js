@@ -1,5 +1,5 @@
 // report_check.js: walks through every page of a report in a browser and says what is wrong with its looks: wider than the window, a
-// text that runs out of its chart, texts of a chart or tools of a row that cover each other. tests/report_screens.sh and
+// text that runs out of its chart, a chart that runs out of its row or is too small to read, texts of a chart or tools of a row that cover each other. tests/report_screens.sh and
 // tests/e2e/report_chromium.sh put it behind a copy of the page without its policy; the verdict becomes the document's title, and that of the frame around it.
 (function () {
 'use strict';
@@ -28,6 +28,10 @@ function look(page) {
 	page.querySelectorAll('svg[role=img]').forEach(function (svg) {
 		var frame = box(svg), texts = Array.from(svg.querySelectorAll('text')).filter(function (t) { return seen(box(t)) });
 		texts_seen += texts.length;
+		if (frame.right > box(svg.parentNode).right + 1 || svg.parentNode.scrollWidth > svg.parentNode.clientWidth + 1)
+			say(page, 'a chart runs out of its row', svg);
+		var small = texts.filter(function (t) { return parseFloat(getComputedStyle(t).fontSize) * frame.width / svg.viewBox.baseVal.width < 8.5 });
+		if (small.length) say(page, 'a text of a chart is below 8.5 pixels', small[0]);
 		texts.forEach(function (t) {
 			var r = box(t);
 			if (r.left < frame.left - 2 || r.right > frame.right + 2 || r.top < frame.top - 2 || r.bottom > frame.bottom + 2)

@@ -15,6 +15,7 @@ enum {
 	HEAD_DIM_MAX = 256,
 	GROUP_HEADS_MAX = 192, /* query heads of one KV head */
 	ATTN_SEGMENTS = 4,     /* ranges of a key set */
+	CUDNN_HEAD_DIM_STEP = 8, CUDNN_HEAD_DIM_MAX = 128, /* heads that cuDNN's engines take on every GPU here */
 	FEW_ROWS = 24          /* a linear layer of so many rows is bound by its weights: profiled on its own */
 };
 
@@ -37,6 +38,7 @@ enum profile_op { /* names: profile.c */
 	PROFILE_ATTN_LSE,
 	PROFILE_ATTN_REDUCE,
 	PROFILE_MOMENTS,
+	PROFILE_UTILITIES,
 	PROFILE_OPS
 };
 struct profile_count {
@@ -59,6 +61,7 @@ struct device {
 	int staged_layers;       /* of such a cache, held on the device at a time */
 	int64_t caches;          /* made so far */
 	bool bf16;
+	bool cudnn;                       /* device_options.attention "cudnn" */
 	struct pool *pool;                /* host loops; the CPU's operations too */
 	int64_t limit, bytes, peak_bytes; /* limit 0 = none */
 	char error[ERR_LEN];
@@ -108,6 +111,8 @@ struct backend {
 	const char *name;
 	/* Whether device `index` could be opened here; `what` names it, or says in one sentence why not. */
 	bool (*usable)(int index, char what[DEVICE_WHAT]);
+	/* Whether attention "cudnn" may be chosen; what: the library's version, or why not. NULL = never. */
+	bool (*cudnn_usable)(char what[DEVICE_WHAT]);
 	/* The options are checked; starts with device_head(), fills name, isa and why. NULL = failed (err), and then the pool is
 	 * the caller's. */
 	struct device *(*open)(const struct device_options *o, int index, struct pool *pool, char err[ERR_LEN]);
@@ -181,6 +186,9 @@ struct backend {
 		int64_t lse_row0, enum attn_reduce reduce, enum attn_group group, struct tensor *out, int64_t out_col);
 	int (*moments)(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int heads, int d,
 		double *sum, double *outer);
+	/* NULL = caches are the host's own memory, which reads them itself (device_reads_caches) */
+	int (*utilities)(struct queue *q, const struct kv *kv, int layer, const struct entry_net *net, int net_layer, int64_t first,
+		int64_t n, const struct tensor *turns, float *out);
 };
 extern const struct backend backend_cpu, backend_cuda; /* without nvcc backend_cuda is cuda_absent.c: never usable */
 

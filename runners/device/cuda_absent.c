@@ -12,6 +12,11 @@ static bool absent_usable(int index, char what[DEVICE_WHAT])
 	return false;
 }
 
+static bool absent_cudnn_usable(char what[DEVICE_WHAT])
+{
+	return absent_usable(0, what);
+}
+
 static struct device *absent_open(const struct device_options *o, int index, struct pool *pool, char err[ERR_LEN])
 {
 	(void)index;
@@ -20,4 +25,4 @@ static struct device *absent_open(const struct device_options *o, int index, str
 	return NULL;
 }
 
-const struct backend backend_cuda = {.name = "cuda", .usable = absent_usable, .open = absent_open};
+const struct backend backend_cuda = {.name = "cuda", .usable = absent_usable, .cudnn_usable = absent_cudnn_usable, .open = absent_open};

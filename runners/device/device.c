@@ -130,6 +130,29 @@ void device_resolve(const char *name, char out[DEVICE_WHAT])
 		snprintf(out, DEVICE_WHAT, "%s:%d", backend_cuda.usable(index, what) && !strncmp(what, "emulated", 8) ? "emulated" : "cuda", index);
 }
 
+bool device_attention_usable(const char *attention, char what[DEVICE_WHAT])
+{
+	if (!strcmp(attention, "cudnn"))
+		return backend_cuda.cudnn_usable(what);
+	snprintf(what, DEVICE_WHAT, "attention \"%.32s\"; there are own, cudnn", attention);
+	return !strcmp(attention, "own");
+}
+
+/* "own", or "cudnn" where the backend, the precision and the library allow it. */
+static int check_attention(const struct backend *b, const char *attention, const char *precision, char err[ERR_LEN])
+{
+	char what[DEVICE_WHAT];
+	if (strcmp(attention, "own") && strcmp(attention, "cudnn"))
+		return err_set(err, "unknown attention \"%s\"; there are own, cudnn", attention);
+	if (!strcmp(attention, "own"))
+		return 0;
+	if (!b->cudnn_usable)
+		return err_set(err, "attention \"cudnn\" needs a GPU; device \"%s\" has its own alone", b->name);
+	if (strcmp(precision, "bf16"))
+		return err_set(err, "attention \"cudnn\" needs precision bf16, not %s", precision);
+	return b->cudnn_usable(what) ? 0 : err_set(err, "attention \"cudnn\": %s", what);
+}
+
 int device_open(struct device **out, const struct device_options *o, char err[ERR_LEN])
 {
 	*out = NULL;
@@ -143,6 +166,8 @@ int device_open(struct device **out, const struct device_options *o, char err[ER
 		return err_set(err, "unknown device \"%s\"; there are auto, cpu, cuda, cuda:N", name);
 	if (strcmp(precision, "bf16") && strcmp(precision, "fp32"))
 		return err_set(err, "unknown precision \"%s\"; there are bf16, fp32", precision);
+	if (check_attention(b, o->attention ? o->attention : "own", precision, err))
+		return -1;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	int threads = o->threads > 0 ? o->threads : cores > 0 ? (int)cores : 1;
 	struct pool *pool = pool_new(threads);
@@ -160,6 +185,7 @@ void device_head(struct device *d, const struct backend *b, const struct device_
 	d->pool = pool;
 	d->limit = o->memory_bytes;
 	d->low_priority = o->low_priority;
+	d->cudnn = o->attention && !strcmp(o->attention, "cudnn");
 	d->bf16 = !o->precision || !strcmp(o->precision, "bf16");
 }
 
@@ -194,6 +220,14 @@ void device_use_threads(struct device *d, int n)
 int device_threads(const struct device *d)
 {
 	return pool_threads(d->pool);
+}
+const char *device_attention(const struct device *d)
+{
+	return d->cudnn ? "cudnn" : "own";
+}
+bool device_attention_fits(const struct device *d, int head_dim)
+{
+	return !d->cudnn || (head_dim % CUDNN_HEAD_DIM_STEP == 0 && head_dim <= CUDNN_HEAD_DIM_MAX);
 }
 bool device_is_bf16(const struct device *d)
 {

@@ -38,12 +38,16 @@ struct device_options {
 	const char *isa;        /* NULL = best; see runner.h */
 	int threads;            /* 0 = all cores */
 	int64_t memory_bytes;   /* allocations beyond this fail with out of memory; 0 = no limit */
+	const char *attention;  /* NULL, "own": our kernels. "cudnn": a GPU's prefill attention by cuDNN where it takes it (cuda/dnn.c), bf16 alone;
+	                         * a row's bits may then depend on the pass it came in */
 	bool kv_offload;        /* caches live in pinned host memory and are streamed by layer; the CPU: no meaning */
 	bool low_priority;      /* all its queues give way to others of the same GPU (a proxy beside its target) */
 };
 enum { DEVICE_WHAT = 128 }; /* size of a line about a device */
 /* Whether the device of this name could be opened here; what: its hardware, or one sentence why not. */
 bool device_usable(const char *name, char what[DEVICE_WHAT]);
+/* Whether attention of this name could be chosen on a GPU here; what: the library's version, or one sentence why not. */
+bool device_attention_usable(const char *attention, char what[DEVICE_WHAT]);
 /* device_name() of the device this name stands for, without opening it: "auto" is decided, an emulated GPU is called so. */
 void device_resolve(const char *name, char out[DEVICE_WHAT]);
 int device_open(struct device **out, const struct device_options *o, char err[ERR_LEN]);
@@ -51,6 +55,8 @@ void device_close(struct device *d);
 const char *device_name(const struct device *d);     /* "cpu", "cuda:0" */
 const char *device_isa(const struct device *d);      /* kernel path: "avx512", "sm_90" */
 const char *device_isa_why(const struct device *d);
+const char *device_attention(const struct device *d); /* "own", "cudnn" */
+bool device_attention_fits(const struct device *d, int head_dim); /* whether heads of so many channels can go where device_attention says */
 int device_threads(const struct device *d);
 void device_use_threads(struct device *d, int n); /* from the next operation on only so many take part; 0 = all */
 bool device_is_bf16(const struct device *d);
@@ -221,6 +227,20 @@ int op_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int w
 /* Sums and outer products of rows, for query statistics: for each head, over rows [row0, row0+rows):
  * sum[heads][d] += x, outer[heads][d][d] += x x^T. Host memory, double. Synchronises. */
 int op_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int heads, int d, double *sum, double *outer);
+
+/* A small network over the entries of a cache, one of each KV head g of all layers (LKV-T): u = b2 + w2 . silu(b1 + W1 (x - mean)),
+ * x = [key | value] (`in` channels; either may be left out), the key turned back by its position's row of `turns`. */
+struct entry_net {
+	bool key, value;
+	int hid; /* a multiple of 32 */
+	const struct tensor *mean, *w1, *b1, *w2, *b2; /* [G, in], [G * in, hid], [G, hid], [G, hid], [G, 1] */
+};
+/* Whether kv_read costs no copy: then the host may as well work on a cache itself, on any thread, and op_utilities is not there. */
+bool device_reads_caches(const struct device *d);
+/* Utilities of rows [first, first+n) of every KV head of one layer by the networks of layer net_layer; turns [n, d]: cos | sin, or NULL:
+ * keys as cached. out [heads][n]: host. Synchronises. */
+int op_utilities(struct queue *q, const struct kv *kv, int layer, const struct entry_net *net, int net_layer, int64_t first, int64_t n,
+	const struct tensor *turns, float *out);
 
 /* ---- peaks of this machine, for the bench: FLOP/s and bytes/s measured over about 0.1 s each, all threads ---- */
 struct device_peaks {

@@ -335,6 +335,33 @@ int op_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t ro
 		q, PROFILE_MOMENTS, begin, (double)rows * heads * d * (d + 2), row_bytes(1, rows, (int64_t)heads * d), rc);
 }
 
+bool device_reads_caches(const struct device *d)
+{
+	return !d->backend->utilities;
+}
+
+int op_utilities(struct queue *q, const struct kv *kv, int layer, const struct entry_net *net, int net_layer, int64_t first, int64_t n,
+	const struct tensor *turns, float *out)
+{
+	int64_t in = (int64_t)kv->head_dim * (net->key + net->value), nets = ((int64_t)net_layer + 1) * kv->heads;
+	if (!q->d->backend->utilities)
+		return device_fail(q->d, "op_utilities: this device's caches are read in place");
+	if (net->hid < 1 || net->hid % 32 || net->mean->cols != in || net->mean->rows < nets || net->w1->cols != net->hid ||
+		net->w1->rows < nets * in || net->b1->cols != net->hid || net->b1->rows < nets || net->w2->cols != net->hid ||
+		net->w2->rows < nets || net->b2->cols != 1 || net->b2->rows < nets || net_layer < 0)
+		return device_fail(q->d, "op_utilities: a network of %d units for %lld inputs of layer %d", net->hid, (long long)in, net_layer);
+	if (layer < 0 || layer >= kv->layers || first < 0 || (turns && (turns->rows < n || turns->cols != kv->head_dim)))
+		return device_fail(q->d, "op_utilities: rows %lld to %lld of layer %d", (long long)first, (long long)(first + n), layer);
+	for (int h = 0; h < kv->heads; h++)
+		if (first + n > kv_len(kv, layer, h))
+			return device_fail(q->d, "op_utilities: %lld rows of %lld", (long long)(first + n), (long long)kv_len(kv, layer, h));
+	if (n <= 0)
+		return 0;
+	int64_t begin = profile_begin(q), entries = (int64_t)kv->heads * n;
+	int rc = q->d->backend->utilities(q, kv, layer, net, net_layer, first, n, turns, out);
+	return profile_end(q, PROFILE_UTILITIES, begin, 2.0 * (double)entries * (double)in * net->hid, (double)entries * (double)in * kv_element(q->d), rc);
+}
+
 /* ---- attention ---- */
 
 static int check_heads(struct device *d, const char *op, int heads, int kv_heads, int head_dim)

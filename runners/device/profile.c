@@ -20,6 +20,7 @@ static const char *const names[PROFILE_OPS] = {
 	[PROFILE_ATTN_LSE] = "log-sum-exp",
 	[PROFILE_ATTN_REDUCE] = "column sums",
 	[PROFILE_MOMENTS] = "moments",
+	[PROFILE_UTILITIES] = "utilities of entries",
 };
 
 void device_profile_start(struct device *d)

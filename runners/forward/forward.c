@@ -106,6 +106,10 @@ int forward_open(struct forward **out, struct model *m, struct device *d, int ma
 	f->config = *model_config(m);
 	f->device = d;
 	f->max_rows = max_rows;
+	if (!device_attention_fits(d, f->config.head_dim)) {
+		err_set(err, "attention \"%s\" does not take heads of %d channels: leave it out for this model", device_attention(d), f->config.head_dim);
+		goto fail;
+	}
 	f->queue = queue_new(d);
 	f->inv_freq = mem_new((size_t)f->config.head_dim / 2, sizeof *f->inv_freq);
 	model_rope(&f->config, f->inv_freq, &f->mscale);

@@ -74,8 +74,10 @@ cleanup:
 
 /* ---- utilities at run time ---- */
 
+enum { MEAN, W1, B1, W2, B2, PLACED };
 struct lkv_ready {
 	struct lkv_shape shape;
+	struct tensor *placed[PLACED];           /* the same on a device that does not read caches in place */
 	int hid;                                 /* padded to 32 */
 	float *block, *mean, *w1, *b1, *w2, *b2; /* [G][in], [G][in][hid], [G][hid], [G][hid], [G] */
 	uint16_t *tiles;                         /* [G][hid * in padded to 32], dense.h */
@@ -137,8 +139,54 @@ void lkv_ready_free(struct lkv_ready *r)
 	if (r) {
 		free(r->block);
 		free(r->tiles);
+		for (int i = 0; i < PLACED; i++)
+			tensor_free(r->placed[i]);
 	}
 	free(r);
+}
+
+int lkv_positions_make(
+	struct lkv_positions *p, struct queue *q, const double *inv_freq, double mscale, int head_dim, int64_t first, int64_t n)
+{
+	struct device *d = queue_device(q);
+	*p = (struct lkv_positions){.turns = lkv_turns(d, inv_freq, mscale, head_dim, first, n)};
+	if (!p->turns)
+		return -1;
+	if (device_reads_caches(d))
+		return 0;
+	p->placed = tensor_new(d, n, head_dim);
+	return p->placed ? tensor_write(q, p->placed, 0, n, p->turns) : -1;
+}
+
+void lkv_positions_free(struct lkv_positions *p)
+{
+	free(p->turns);
+	tensor_free(p->placed);
+	*p = (struct lkv_positions){0};
+}
+
+static int place(struct lkv_ready *r, struct queue *q)
+{
+	const int64_t G = (int64_t)r->shape.layers * r->shape.kv_heads, in = lkv_inputs(&r->shape);
+	const struct {
+		const float *host;
+		int64_t rows, cols;
+	} parts[PLACED] = {[MEAN] = {r->mean, G, in},
+		[W1] = {r->w1, G * in, r->hid},
+		[B1] = {r->b1, G, r->hid},
+		[W2] = {r->w2, G, r->hid},
+		[B2] = {r->b2, G, 1}};
+	for (int i = 0; i < PLACED; i++) {
+		if (r->placed[i])
+			continue;
+		struct tensor *t = tensor_new(queue_device(q), parts[i].rows, parts[i].cols);
+		if (!t || tensor_write(q, t, 0, parts[i].rows, parts[i].host)) {
+			tensor_free(t);
+			return -1;
+		}
+		r->placed[i] = t;
+	}
+	return 0;
 }
 
 struct utility_job {
@@ -180,17 +228,20 @@ static void utility_block(void *arg, int64_t item)
 	j->kernels->utilities(&u);
 }
 
-int lkv_utilities(const struct lkv_ready *r, struct queue *q, const struct kv *kv, int in, int of, int64_t first, int64_t n,
-	const float *turns, float *out)
+int lkv_utilities(struct lkv_ready *r, struct queue *q, const struct kv *kv, int in, int of, int64_t first, int64_t n,
+	const struct lkv_positions *p, float *out)
 {
 	struct device *d = queue_device(q);
+	const struct lkv_shape *s = &r->shape;
+	if (!device_reads_caches(d)) {
+		if (place(r, q))
+			return -1;
+		const struct entry_net net = {
+			s->key, s->value, r->hid, r->placed[MEAN], r->placed[W1], r->placed[B1], r->placed[W2], r->placed[B2]};
+		return op_utilities(q, kv, in, &net, of, first, n, s->pre ? p->placed : NULL, out);
+	}
 	struct utility_job j = {r, dense_kernels_for(device_isa(d)), q, kv, in, of, first, n, (n + BLOCK_ROWS - 1) / BLOCK_ROWS,
-		turns, out, false};
-	int64_t items = j.blocks * r->shape.kv_heads;
-	if (strcmp(device_name(d), "cpu") == 0) /* its kv_read only reads: any thread may */
-		device_parallel(d, items, utility_block, &j);
-	else
-		for (int64_t i = 0; i < items; i++)
-			utility_block(&j, i);
+		p->turns, out, false};
+	device_parallel(d, j.blocks * s->kv_heads, utility_block, &j);
 	return j.failed ? -1 : 0;
 }

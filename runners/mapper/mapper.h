@@ -145,11 +145,13 @@ struct shard {
 	char context_sha256[SHA_LEN];
 	char split[8]; /* "train" | "eval" */
 	char id[96];   /* where the context came from, for people: "niah_multikey_2/17" */
+	char settings[64]; /* what else its values depend on: precision and chat template, "bf16, qwen2.5"; "" = an older file, does not say */
 	struct mapper_pair pair;
 	int64_t n;
 	int layers, kv_heads; /* of the oracle */
 	int proxy_kv_heads;   /* groups for heads = kv on features of the proxy; those of the target are kv_heads */
 	const float *oracle;  /* [layers][kv_heads][n]; write only: NULL after shard_open */
+	const float *again;   /* the same by another chunk size: how far the oracle agrees with itself; NULL = none */
 	int n_features;
 	struct shard_feature feature[SHARD_FEATURES];
 	void *file; /* shard_open's */
@@ -160,6 +162,8 @@ void shard_close(struct shard *s);
 /* Reads all of one array as fp32: feature `name` [layers][heads][n], or the oracle. -1: it has no such feature. */
 int shard_read_feature(const struct shard *s, const char *name, float *out, char err[ERR_LEN]);
 void shard_read_oracle(const struct shard *s, float *out);
+bool shard_has_again(const struct shard *s);
+void shard_read_again(const struct shard *s, float *out); /* which must be there */
 
 /* ---- a set of shards, for one configuration; the files stay mapped, a step reads what it needs ---- */
 struct mapper_set;
@@ -171,13 +175,16 @@ void mapper_set_close(struct mapper_set *s);
 int mapper_set_count(const struct mapper_set *s);
 int64_t mapper_set_positions(const struct mapper_set *s);
 const struct shard *mapper_set_shard(const struct mapper_set *s, int i);
+/* What a mapper could reach at best: recall of the oracle's top-r set by the oracle with another chunk size, mean over the contexts
+ * that hold both. Returns their number (0: out is not touched), -1 = no memory. */
+int mapper_set_ceiling(const struct mapper_set *s, int scope, double out[MAPPER_RATIOS]);
 
 /* ---- training ---- */
 struct mapper_events { /* any may be NULL */
 	void *user;
 	/* One number of the log. Every step (from 1): "total" (weighted), the five terms (unweighted), "lr", "grad_norm"; at
-	 * validations "recall.1" "recall.2" "recall.3" "recall.5" "recall.7" (the configuration's scope) and "head_recall.1"..;
-	 * at step 0 the floor "prior_recall.1".. */
+	 * validations (linear: of the solution) "recall.1" "recall.2" "recall.3" "recall.5" "recall.7" (the configuration's scope)
+	 * and "head_recall.1"..; at step 0 the floor "prior_recall.1".. and, where the shards have it, the ceiling "ceiling.1".. */
 	void (*value)(void *user, int step, const char *name, double value);
 	void (*progress)(void *user, int64_t done, int64_t total); /* steps; linear: contexts */
 	bool (*stop)(void *user); /* polled every step: true ends training as if the steps were over; the checkpoint stays, so it

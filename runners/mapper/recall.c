@@ -132,6 +132,31 @@ void mapper_prior_recall(
 	free(heads);
 }
 
+int mapper_set_ceiling(const struct mapper_set *set, int scope, double out[MAPPER_RATIOS])
+{
+	double sum[MAPPER_RATIOS] = {0}, one[MAPPER_RATIOS];
+	int contexts = 0;
+	for (int i = 0; i < mapper_set_count(set); i++) {
+		const struct shard *s = mapper_set_shard(set, i);
+		if (!shard_has_again(s))
+			continue;
+		const int64_t count = (int64_t)s->layers * s->kv_heads * s->n;
+		float *y = malloc((size_t)(2 * count) * sizeof *y);
+		if (!y)
+			return -1;
+		shard_read_oracle(s, y);
+		shard_read_again(s, y + count);
+		mapper_recall(y + count, y, s->layers, s->kv_heads, s->n, scope, one);
+		for (int r = 0; r < MAPPER_RATIOS; r++)
+			sum[r] += one[r];
+		free(y);
+		contexts++;
+	}
+	for (int r = 0; r < MAPPER_RATIOS && contexts; r++)
+		out[r] = sum[r] / contexts;
+	return contexts;
+}
+
 /* One context: score [outputs][n] against its oracle, all scopes, added to the sums as a share of `contexts`. */
 static void add_recalls(const struct mapper *m, const float *score, const float *y, int64_t n, int contexts,
 	double recall[MAPPER_SCOPES][MAPPER_RATIOS], double prior[MAPPER_SCOPES][MAPPER_RATIOS])

@@ -9,13 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char FORMAT[] = "kvbench-shard 1", FEATURE[] = "feature.";
+static const char FORMAT[] = "kvbench-shard 1", FEATURE[] = "feature.", ORACLE[] = "oracle", AGAIN[] = "oracle.again";
 static const float HALF_MAX = 65504;
 
 static void to_half(const float *from, int64_t n, _Float16 *to)
 {
 	for (int64_t i = 0; i < n; i++)
 		to[i] = (_Float16)(from[i] > HALF_MAX ? HALF_MAX : from[i]);
+}
+
+static int tensors(const struct shard *s)
+{
+	return s->n_features + 1 + (s->again != NULL);
 }
 
 static int write_tensors(const struct shard *s, const char *path, struct st_tensor *t, char (*names)[48], char err[ERR_LEN])
@@ -25,11 +30,12 @@ static int write_tensors(const struct shard *s, const char *path, struct st_tens
 	const struct st_meta meta[] = {{"format", FORMAT}, {"context_sha256", s->context_sha256}, {"split", s->split},
 		{"id", s->id}, {"proxy_kv_heads", numbers[0]}, {"target_sha256", s->pair.target_sha256},
 		{"proxy_sha256", s->pair.proxy_sha256}, {"tokenizer_sha256", s->pair.tokenizer_sha256},
-		{"target", s->pair.target}, {"proxy", s->pair.proxy}};
+		{"target", s->pair.target}, {"proxy", s->pair.proxy}, {"settings", s->settings}};
 	int rc = 0;
-	for (int i = 0; i <= s->n_features && rc == 0; i++) {
+	for (int i = 0; i < tensors(s) && rc == 0; i++) {
 		const struct shard_feature *f = i < s->n_features ? &s->feature[i] : NULL;
-		const float *from = f ? f->x : s->oracle;
+		const bool again = i > s->n_features;
+		const float *from = f ? f->x : again ? s->again : s->oracle;
 		t[i] = (struct st_tensor){.name = names[i],
 			.type = ST_F16,
 			.n_dims = 3,
@@ -40,20 +46,20 @@ static int write_tensors(const struct shard *s, const char *path, struct st_tens
 			return err_set(err, "cannot write %s: out of memory", path);
 		to_half(from, count, half);
 		t[i].data = half;
-		snprintf(names[i], sizeof names[i], "%s%s", f ? FEATURE : "", f ? f->name : "oracle");
+		snprintf(names[i], sizeof names[i], "%s%s", f ? FEATURE : "", f ? f->name : again ? AGAIN : ORACLE);
 	}
-	return st_write(path, t, (size_t)s->n_features + 1, meta, sizeof meta / sizeof *meta, err);
+	return st_write(path, t, (size_t)tensors(s), meta, sizeof meta / sizeof *meta, err);
 }
 
 int shard_write(const struct shard *s, const char *path, char err[ERR_LEN])
 {
-	struct st_tensor t[SHARD_FEATURES + 1] = {0};
-	char names[SHARD_FEATURES + 1][48];
+	struct st_tensor t[SHARD_FEATURES + 2] = {0};
+	char names[SHARD_FEATURES + 2][48];
 	if (s->n_features < 0 || s->n_features > SHARD_FEATURES)
 		return err_set(
 			err, "cannot write %s: a shard holds up to %d features, not %d", path, SHARD_FEATURES, s->n_features);
 	int rc = write_tensors(s, path, t, names, err);
-	for (int i = 0; i <= s->n_features; i++)
+	for (int i = 0; i < tensors(s); i++)
 		free((void *)t[i].data);
 	return rc;
 }
@@ -84,6 +90,8 @@ static int read_header(struct shard *s, const struct st_file *f, const char *pat
 		copy_text(f, "proxy", s->pair.proxy, sizeof s->pair.proxy, path, err))
 		return -1;
 	s->proxy_kv_heads = atoi(heads);
+	const char *settings = st_metadata(f, "settings");
+	snprintf(s->settings, sizeof s->settings, "%s", settings ? settings : "");
 	return 0;
 }
 
@@ -95,9 +103,11 @@ static bool shard_tensor(const struct st_tensor *t)
 
 static int read_arrays(struct shard *s, const struct st_file *f, const char *path, char err[ERR_LEN])
 {
-	const struct st_tensor *y = st_find(f, "oracle");
+	const struct st_tensor *y = st_find(f, ORACLE), *again = st_find(f, AGAIN);
 	if (!y || !shard_tensor(y))
 		return err_set(err, "%s: has no fp16 tensor \"oracle\" of three dimensions", path);
+	if (again && (!shard_tensor(again) || memcmp(again->dims, y->dims, 3 * sizeof *y->dims)))
+		return err_set(err, "%s: %s does not fit the oracle", path, AGAIN);
 	s->layers = (int)y->dims[0];
 	s->kv_heads = (int)y->dims[1];
 	s->n = y->dims[2];
@@ -150,6 +160,17 @@ int shard_read_feature(const struct shard *s, const char *name, float *out, char
 
 void shard_read_oracle(const struct shard *s, float *out)
 {
-	const struct st_tensor *t = st_find(s->file, "oracle");
+	const struct st_tensor *t = st_find(s->file, ORACLE);
+	st_to_f32(t, 0, t->count, out);
+}
+
+bool shard_has_again(const struct shard *s)
+{
+	return st_find(s->file, AGAIN) != NULL;
+}
+
+void shard_read_again(const struct shard *s, float *out)
+{
+	const struct st_tensor *t = st_find(s->file, AGAIN);
 	st_to_f32(t, 0, t->count, out);
 }

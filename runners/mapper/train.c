@@ -36,10 +36,10 @@ struct trainer {
 	char sets[2 * SHA_LEN + 8];
 };
 
-static void tell(const struct trainer *t, int step, const char *name, double value)
+static void tell(const struct mapper_events *e, int step, const char *name, double value)
 {
-	if (t->events && t->events->value)
-		t->events->value(t->events->user, step, name, value);
+	if (e && e->value)
+		e->value(e->user, step, name, value);
 }
 
 static void tell_progress(const struct mapper_events *e, int64_t done, int64_t total)
@@ -206,13 +206,19 @@ static int one_step(struct trainer *t, char err[ERR_LEN])
 /* ---- validation ---- */
 static const char *const ratio_names[MAPPER_RATIOS] = {".1", ".2", ".3", ".5", ".7"};
 
-static void tell_ratios(const struct trainer *t, int step, const char *what, const double v[MAPPER_RATIOS])
+static void tell_ratios(const struct mapper_events *e, int step, const char *what, const double v[MAPPER_RATIOS])
 {
 	for (int r = 0; r < MAPPER_RATIOS; r++) {
 		char name[48];
 		snprintf(name, sizeof name, "%s%s", what, ratio_names[r]);
-		tell(t, step, name, v[r]);
+		tell(e, step, name, v[r]);
 	}
+}
+
+static void tell_recall(const struct mapper_events *e, int step, int scope, double recall[MAPPER_SCOPES][MAPPER_RATIOS])
+{
+	tell_ratios(e, step, "recall", recall[scope]);
+	tell_ratios(e, step, "head_recall", recall[MAPPER_SCOPE_HEAD]);
 }
 
 /* Recall of the weights at work, told and compared with the best so far; the record takes what belongs to the best. */
@@ -224,8 +230,7 @@ static int validate(struct trainer *t, char err[ERR_LEN])
 		return 0;
 	if (mapper_evaluate(s->m, t->valid, t->pool, recall, prior, err))
 		return -1;
-	tell_ratios(t, s->step, "recall", recall[t->config->scope]);
-	tell_ratios(t, s->step, "head_recall", recall[MAPPER_SCOPE_HEAD]);
+	tell_recall(t->events, s->step, t->config->scope, recall);
 	for (int r = 0; r < MAPPER_RATIOS; r++)
 		mean += recall[t->config->scope][r] / MAPPER_RATIOS;
 	s->misses++;
@@ -238,9 +243,9 @@ static int validate(struct trainer *t, char err[ERR_LEN])
 	return 0;
 }
 
-/* The record of the weights as they are now. */
+/* The record of the weights as they are now. tell: who hears its recall (NULL = nobody). */
 static int final_record(struct mapper *m, const struct mapper_set *train, const struct mapper_set *valid,
-	const struct mapper_pool *pool, char err[ERR_LEN])
+	const struct mapper_events *tell, const struct mapper_pool *pool, char err[ERR_LEN])
 {
 	double recall[MAPPER_SCOPES][MAPPER_RATIOS], prior[MAPPER_SCOPES][MAPPER_RATIOS];
 	struct mapper_record *r = &m->record;
@@ -250,6 +255,7 @@ static int final_record(struct mapper *m, const struct mapper_set *train, const 
 		return 0;
 	if (mapper_evaluate(m, valid, pool, recall, prior, err))
 		return -1;
+	tell_recall(tell, r->steps, m->config.scope, recall);
 	r->valid_contexts = mapper_set_count(valid);
 	memcpy(r->recall, recall[MAPPER_SCOPE_GLOBAL], sizeof r->recall);
 	memcpy(r->head_recall, recall[MAPPER_SCOPE_HEAD], sizeof r->head_recall);
@@ -257,14 +263,22 @@ static int final_record(struct mapper *m, const struct mapper_set *train, const 
 	return 0;
 }
 
-static int tell_floor(const struct trainer *t, char err[ERR_LEN])
+/* What the validation contexts alone say: the floor and the ceiling of every recall. */
+static int tell_bounds(const struct mapper *m, const struct mapper_set *valid, const struct mapper_events *events,
+	const struct mapper_pool *pool, char err[ERR_LEN])
 {
-	double recall[MAPPER_SCOPES][MAPPER_RATIOS], prior[MAPPER_SCOPES][MAPPER_RATIOS];
-	if (!t->valid)
+	double recall[MAPPER_SCOPES][MAPPER_RATIOS], prior[MAPPER_SCOPES][MAPPER_RATIOS], ceiling[MAPPER_RATIOS];
+	const int scope = m->config.scope;
+	if (!valid)
 		return 0;
-	if (mapper_evaluate(t->state.m, t->valid, t->pool, recall, prior, err))
+	if (mapper_evaluate(m, valid, pool, recall, prior, err))
 		return -1;
-	tell_ratios(t, 0, "prior_recall", prior[t->config->scope]);
+	tell_ratios(events, 0, "prior_recall", prior[scope]);
+	int contexts = mapper_set_ceiling(valid, scope, ceiling);
+	if (contexts < 0)
+		return err_set(err, "out of memory for two oracles of a context");
+	if (contexts)
+		tell_ratios(events, 0, "ceiling", ceiling);
 	return 0;
 }
 
@@ -374,11 +388,11 @@ static int run_steps(struct trainer *t, const char *checkpoint, int64_t began, c
 		if (!stop) {
 			if (one_step(t, err))
 				return -1;
-			tell(t, s->step, "total", t->total);
+			tell(t->events, s->step, "total", t->total);
 			for (int i = 0; i < MAPPER_TERMS; i++)
-				tell(t, s->step, mapper_terms[i], t->value[i]);
-			tell(t, s->step, "lr", t->lr);
-			tell(t, s->step, "grad_norm", t->norm);
+				tell(t->events, s->step, mapper_terms[i], t->value[i]);
+			tell(t->events, s->step, "lr", t->lr);
+			tell(t->events, s->step, "grad_norm", t->norm);
 			tell_progress(t->events, s->step, c->steps);
 		}
 		bool due = s->step % c->eval_every == 0 || s->step == c->steps;
@@ -402,7 +416,7 @@ static int train_steps(struct mapper *m, const struct mapper_set *train, const s
 	if (rc == 0 && checkpoint)
 		rc = checkpoint_read(&t.state, checkpoint, t.sets, err);
 	if (rc == 0)
-		rc = tell_floor(&t, err);
+		rc = tell_bounds(m, valid, events, pool, err);
 	if (rc >= 0)
 		rc = run_steps(&t, checkpoint, began, err);
 	if (rc < 0)
@@ -498,6 +512,7 @@ int mapper_train(struct mapper **out, const struct mapper_config *c, const struc
 {
 	if (check_apart(train, valid, err))
 		return -1;
+	const bool solved = c->kind == MAPPER_LINEAR; /* in one step, without validations on the way */
 	struct mapper *m = mapper_new(c, err);
 	if (!m)
 		return -1;
@@ -506,10 +521,10 @@ int mapper_train(struct mapper **out, const struct mapper_config *c, const struc
 	if (set_statistics(train, m, pool, err))
 		goto fail;
 	mapper_init_params(m);
-	if (c->kind == MAPPER_LINEAR ? train_linear(m, train, events, pool, err)
-				     : train_steps(m, train, valid, checkpoint, events, pool, err))
+	if (solved ? tell_bounds(m, valid, events, pool, err) || train_linear(m, train, events, pool, err)
+		   : train_steps(m, train, valid, checkpoint, events, pool, err))
 		goto fail;
-	if (final_record(m, train, valid, pool, err))
+	if (final_record(m, train, valid, solved ? events : NULL, pool, err))
 		goto fail;
 	*out = m;
 	return 0;

@@ -116,14 +116,14 @@ static void file_ratios(const struct params *p, struct trained_request *q)
 /* Between the layers of one context: the file, and the rotations of its positions. */
 struct state {
 	const struct weights *w;
-	float *turns; /* [count][d] */
+	struct lkv_positions at;
 };
 
 static void end(struct scoring *s)
 {
 	struct state *t = s->state;
 	if (t)
-		free(t->turns);
+		lkv_positions_free(&t->at);
 	free(t);
 	s->state = NULL;
 }
@@ -137,9 +137,10 @@ static int state_make(struct scoring *s, void (*file)(const struct params *p, st
 	const double *inv_freq = forward_inv_freq(s->forward, &mscale);
 	if (!(t->w = weights_for(s, file, err)))
 		return -1;
-	t->turns = lkv_turns(forward_device(s->forward), inv_freq, mscale, forward_config(s->forward)->head_dim, s->shape.first,
-		s->shape.count);
-	return t->turns ? 0 : err_set(err, "out of memory: rotations of %lld positions", (long long)s->shape.count);
+	if (lkv_positions_make(&t->at, forward_queue(s->forward), inv_freq, mscale, forward_config(s->forward)->head_dim,
+		    s->shape.first, s->shape.count))
+		return err_set(err, "out of memory: rotations of %lld positions", (long long)s->shape.count);
+	return 0;
 }
 
 static int score_layer(struct scoring *s, int layer, const struct kv *kv, float *scores,
@@ -149,7 +150,7 @@ static int score_layer(struct scoring *s, int layer, const struct kv *kv, float 
 		return -1;
 	const struct state *t = s->state;
 	if (lkv_utilities(
-		    t->w->ready, forward_queue(s->forward), kv, layer, layer, s->shape.first, s->shape.count, t->turns, scores))
+		    t->w->ready, forward_queue(s->forward), kv, layer, layer, s->shape.first, s->shape.count, &t->at, scores))
 		return err_set(err, "utilities of layer %d: %s", layer, device_error(forward_device(s->forward)));
 	return 0;
 }

@@ -42,19 +42,15 @@ int proxy_open(
 {
 	struct proxy *p = mem_new(1, sizeof *p);
 	*p = (struct proxy){.model = m, .overlapped = overlapped};
+	*out = p;
 	const struct model_config *c = model_config(m);
-	if (device_open(&p->device, d, err)) {
-		proxy_close(p);
+	if (device_open(&p->device, d, err))
 		return -1;
-	}
 	p->resident = forward_weight_bytes(c, p->device) + forward_scratch_bytes(c, p->device, max_rows);
 	device_reserve(p->device, p->resident);
-	if (forward_open(&p->forward, m, p->device, max_rows, err)) {
-		proxy_close(p);
+	if (forward_open(&p->forward, m, p->device, max_rows, err))
 		return -1;
-	}
 	p->threads = device_threads(p->device);
-	*out = p;
 	return 0;
 }
 

@@ -22,7 +22,7 @@ struct proxy {
 	bool overlapped;
 };
 int proxy_open(struct proxy **out, struct model *m, const struct device_options *d, bool overlapped, int max_rows,
-	char err[ERR_LEN]);        /* takes m */
+	char err[ERR_LEN]);        /* takes m. Failed: *out is what there is of it, for proxy_close; its device may be NULL */
 void proxy_close(struct proxy *p); /* NULL is fine */
 
 struct proxy_pass;

@@ -105,6 +105,8 @@ static int default_code(const std::string &call, bool sticky)
 		return cudaErrorIllegalAddress;
 	if (call.compare(0, 6, "cublas") == 0)
 		return call == "cublasCreate" ? 3 : 13;
+	if (call.compare(0, 5, "cudnn") == 0)
+		return 4000;
 	if (call.find("Malloc") != std::string::npos || call == "cudaHostAlloc")
 		return cudaErrorMemoryAllocation;
 	return call == "launch" ? cudaErrorLaunchOutOfResources : cudaErrorUnknown;
@@ -185,13 +187,16 @@ Call::Call(const char *name) : err(cudaSuccess)
 	for (Fault &f : faults.list) {
 		if (!(f.call == "any" ? f.nth == any : f.call == name && f.nth == n) || !may_fire())
 			continue;
-		bool later = f.sticky && (!strcmp(name, "launch") || strstr(name, "Async") || !strncmp(name, "cublasGemm", 10));
+		bool later = f.sticky && (!strcmp(name, "launch") || strstr(name, "Async") || !strncmp(name, "cublasGemm", 10) ||
+						 !strcmp(name, "cudnnBackendExecute"));
 		if (later)
 			poison = (cudaError_t)f.code;
 		else {
 			if (f.sticky)
 				set_sticky((cudaError_t)f.code);
-			err = last = (cudaError_t)f.code;
+			err = (cudaError_t)f.code;
+			if (strncmp(name, "cudnn", 5)) // cuDNN has errors of its own
+				last = err;
 		}
 		return;
 	}

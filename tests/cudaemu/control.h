@@ -20,9 +20,10 @@ void cuemu_set_eager(bool on);
 void cuemu_set_protect(bool on);
 void cuemu_set_memory(int device, size_t bytes);
 void cuemu_set_peer(bool allowed);
+void cuemu_set_cudnn(size_t version); /* what cudnnGetVersion says (91900); 0: the library is not there */
 size_t cuemu_pending(void); /* operations submitted and not yet run */
 struct cuemu_live {
-	size_t device_allocations, pinned_allocations, streams, events, cublas_handles;
+	size_t device_allocations, pinned_allocations, streams, events, cublas_handles; /* the last: cuDNN's handles and descriptors too */
 	size_t device_bytes;
 };
 void cuemu_live(struct cuemu_live *l); /* what was made and not destroyed */

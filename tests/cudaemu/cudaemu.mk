@@ -10,8 +10,9 @@ EMU_CXXFLAGS = -std=c++17 -O2 -g -march=native -fno-strict-aliasing $(if $(finds
 	-Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-parameter -MMD -MP
 EMU_CFLAGS = $(EMU_INC) $(filter-out $(SAN),$(CFLAGS_ALL))
 emu_shim := $(filter-out $(EMU_DIR)/test_%,$(wildcard $(EMU_DIR)/*.cpp))
-# The backend, but for the file that looks for cuBLAS at run time: link_cublas.c names the shim's.
-emu_backend := $(wildcard runners/device/cuda/*.cu) $(filter-out runners/device/cuda/blas.c,$(wildcard runners/device/cuda/*.c)) $(EMU_DIR)/link_cublas.c
+# The backend, but for the files that look for cuBLAS and cuDNN at run time: link_cublas.c and link_cudnn.c name the shim's.
+emu_backend := $(wildcard runners/device/cuda/*.cu) $(filter-out $(addprefix runners/device/cuda/,blas.c dnn_load.c dnn_absent.c),$(wildcard runners/device/cuda/*.c)) \
+	$(EMU_DIR)/link_cublas.c $(EMU_DIR)/link_cudnn.c
 emu_shim_tests := $(patsubst $(EMU_DIR)/%.cu,%,$(wildcard $(EMU_DIR)/test_*.cu))
 emu_backend_tests := $(patsubst $(EMU_DIR)/%.c,%,$(wildcard $(EMU_DIR)/test_backend_*.c))
 emu_archives = $(foreach m,$(below_runners),$(call archive,$(m)))
@@ -62,7 +63,8 @@ emu_tsan := $(patsubst %,$(EMU)/tsan/%,races $(emu_backend_tests))
 emu_env = KVB_EMU='$(EMU)' EMU_CXX='$(EMU_CXX)' EMU_CC='$(CC)' EMU_CXXFLAGS='$(EMU_CXXFLAGS)' EMU_CFLAGS='$(EMU_CFLAGS)' EMU_OBJECTS='$(emu_host)' \
 	EMU_ARCHIVES='$(emu_archives)' EMU_LIBS='$(EMU_LIBS)'
 # What `make test` runs of it; where there is no C++ compiler, one skipped test that says so.
-emu_scripts := $(EMU_DIR)/test_headers.sh $(EMU_DIR)/test_hopper.sh $(EMU_DIR)/test_races.sh $(EMU_DIR)/test_tsan.sh $(EMU_DIR)/test_mutants.sh $(EMU_DIR)/test_run.sh
+emu_scripts := $(EMU_DIR)/test_headers.sh $(EMU_DIR)/test_hopper.sh $(EMU_DIR)/test_races.sh $(EMU_DIR)/test_tsan.sh $(EMU_DIR)/test_mutants.sh $(EMU_DIR)/test_run.sh \
+	$(EMU_DIR)/test_cudnn.sh $(EMU_DIR)/test_cudnn_mutants.sh
 ifeq ($(shell command -v g++),)
 emu_run := $(EMU_DIR)/skipped.sh
 emu_built :=
@@ -81,8 +83,8 @@ cudaemu-built: $(emu_built)
 cudaemu:
 	@$(MAKE) --no-print-directory -j$(shell nproc) cudaemu-built
 	@$(emu_env) tests/run.sh $(emu_run)
-# Takes out one barrier, atomic or wait at a time and shows which run notices.
+# Takes out one barrier, atomic or wait at a time and shows which run notices; of some files alone: make mutants MUTANTS='offload.c scores.c'
 mutants:
 	@$(MAKE) --no-print-directory -j$(shell nproc) cudaemu-built
-	@$(emu_env) $(EMU_DIR)/mutants.sh
+	@$(emu_env) $(EMU_DIR)/mutants.sh $(MUTANTS)
 .PHONY: cudaemu cudaemu-lib cudaemu-built mutants

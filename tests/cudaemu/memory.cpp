@@ -137,7 +137,7 @@ static void on_fault(int sig, siginfo_t *info, void *)
 		snprintf(b, sizeof b, "the host touched memory of device %d (%p, %zu bytes after its start)", m->device,
 			info->si_addr, (size_t)(at - m->p));
 	else if (memory_freed(info->si_addr))
-		snprintf(b, sizeof b, "device memory was touched after it was freed (%p)", info->si_addr);
+		snprintf(b, sizeof b, "memory was touched after it was freed (%p)", info->si_addr);
 	else
 		snprintf(b, sizeof b, "invalid access at %p (out of bounds, a host pointer that is none, or a stack overflow)",
 			info->si_addr);
@@ -242,10 +242,9 @@ void memory_free(void *p)
 	all().erase(i);
 	if (m.registered)
 		return;
-	if (m.device >= 0) {
+	if (m.device >= 0)
 		used[m.device] -= m.n;
-		freed()[(uintptr_t)m.p] = m.n;
-	}
+	freed()[(uintptr_t)m.p] = m.n;
 #ifdef CUEMU_ASAN
 	__asan_unpoison_memory_region(m.map, m.map_bytes);
 #endif

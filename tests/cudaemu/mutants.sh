@@ -1,14 +1,15 @@
 #!/bin/bash
 # mutants.sh [fixed]: takes one barrier, atomic or wait at a time out of the CUDA backend's sources and runs the matching test of the backend in the TSan
 # build; what that does not notice runs plain under other orders and seeds. A mutant is caught when a run fails: by a race, by values, or by a report.
-# Without argument: every site, as a table (Markdown) on stdout; status 1 if a real fault was not caught. fixed: five chosen ones, as `ok - ` lines.
+# Without argument: every site, as a table (Markdown) on stdout; status 1 if a real fault was not caught. Names of files ("offload.c"): their sites alone.
+# fixed: five chosen ones, as `ok - ` lines.
 # Called by `make mutants` and `make test`, which hand over compilers, flags and objects in the environment.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 : "${KVB_EMU:?run it through make mutants}"
 work=$KVB_EMU/mutants
 mkdir -p "$work"
-sites='bar_sync|bar_arrive|__syncthreads|__syncwarp|__threadfence|copies_wait|atomic[A-Z][A-Za-z]*|cudaStreamWaitEvent|cudaEventSynchronize|cudaStreamSynchronize|cuda_queue_sync|queue_event_wait'
+sites='cudaDeviceSynchronize|bar_sync|bar_arrive|__syncthreads|__syncwarp|__threadfence|copies_wait|atomic[A-Z][A-Za-z]*|cudaStreamWaitEvent|cudaEventSynchronize|cudaStreamSynchronize|cuda_queue_sync|queue_event_wait'
 
 # Sites that one cannot miss: FILE, a piece of the line, why.
 harmless() {
@@ -16,19 +17,21 @@ harmless() {
 		[ "$1" = "$file" ] && [[ $2 == *"$piece"* ]] && { echo "$why"; return; }
 	done < <(grep -v '^#' tests/cudaemu/mutants.harmless)
 }
-test_for() { # FILE -> program, pattern of its tests
+tests_for() { # FILE -> program, pattern of its tests; a line each
 	case $(basename "$1") in
 	attend_few.cu | attend_wgmma.cu) echo test_backend_attention 'test_batches' ;;
 	topk.cu) echo test_backend_ops 'test_selection' ;;
+	dnn*.c) echo test_backend_cudnn_use 'test_many_shapes_queued' ;;
 	attend*.cu | attention.c) echo test_backend_attention 'test_attention' ;;
 	reduce*.cu) echo test_backend_attention 'test_key_sets' ;;
 	offload.c) echo test_backend_offload '*' ;;
-	device.c) echo test_backend_arena '*' ;;
+	device.c) printf '%s\n' 'test_backend_arena *' 'test_backend_offload test_*fre*' 'test_backend_errors test_sticky' 'test_backend_errors test_selection*' ;;
 	timing.c | forward.c) echo test_backend_runner 'test_timing' ;;
 	proxy.c) echo test_backend_runner 'test_*op*' ;; # topologies, stopped
 	norm.cu | rope.cu) echo test_backend_ops 'test_norms_and_rope' ;;
 	argmax.cu) echo test_backend_ops 'test_argmax' ;;
 	moments.cu) echo test_backend_ops 'test_moments' ;;
+	utilities.cu) echo test_backend_ops 'test_utilities' ;;
 	queue.c) echo test_backend_ops 'test_queues*' ;;
 	*) echo test_backend_ops '*' ;;
 	esac
@@ -48,30 +51,35 @@ run() { # VARIANT, PATTERN; says how it failed, nothing if it passed
 	[ $rc -eq 0 ] && return
 	if [ $rc -eq 66 ]; then echo race; elif [ $rc -eq 124 ]; then echo hang; elif grep -q '^cudaemu: ' "$log"; then echo report; else echo values; fi
 }
-# FILE, LINE, NAME: how it was caught, or nothing
-try() {
-	local program pattern how copy=$work/$(basename "$1")
-	read -r program pattern < <(test_for "$1")
-	export CUEMU_CC=80
-	[[ $1 == *attend_wgmma.cu ]] && CUEMU_CC=90 # the GPU that takes this kernel
-	sed "$2s/\\b$3\\b/no_$3/" "$1" >"$copy"
-	cmp -s "$1" "$copy" && { echo "cannot change $1:$2" >&2; return; }
-	build tsan "$1" "$copy" "$program" >"$work/build.log" 2>&1 || { echo "$1:$2 does not build" >&2; cat "$work/build.log" >&2; return; }
-	how=$(run tsan "$pattern")
+# SOURCE, mutated copy, PROGRAM, PATTERN of its tests: how it was caught, or nothing
+try_program() {
+	local how order
+	build tsan "$1" "$2" "$3" >"$work/build.log" 2>&1 || { echo "$2 does not build" >&2; cat "$work/build.log" >&2; return; }
+	how=$(run tsan "$4")
 	if [ -z "$how" ]; then
-		build plain "$1" "$copy" "$program" >"$work/build.log" 2>&1
+		build plain "$1" "$2" "$3" >"$work/build.log" 2>&1
 		for order in 'fwd 1' 'rev 2' 'random 3' 'random 4'; do
-			set -- $order
-			how=$(CUEMU_ORDER=$1 CUEMU_SEED=$2 run plain "$pattern")
+			how=$(CUEMU_ORDER=${order% *} CUEMU_SEED=${order#* } run plain "$4")
 			[ -n "$how" ] && { how="$how ($order)"; break; }
 		done
 	fi
 	echo "$how"
 }
-all_sites() { # FILE LINE NAME of every one: in the backend, and where its callers wait for a queue or for the proxy's thread
+# FILE, LINE, NAME: how it was caught, or nothing
+try() {
+	local program pattern how= copy=$work/$(basename "$1")
+	export CUEMU_CC=80
+	[[ $1 == *attend_wgmma.cu ]] && CUEMU_CC=90 # the GPU that takes this kernel
+	sed "$2s/\\b$3\\b/no_$3/" "$1" >"$copy"
+	cmp -s "$1" "$copy" && { echo "cannot change $1:$2" >&2; return; }
+	while [ -z "$how" ] && read -r program pattern; do how=$(try_program "$1" "$copy" "$program" "$pattern"); done < <(tests_for "$1")
+	echo "$how"
+}
+all_sites() { # [NAMES of files]: FILE LINE NAME of every one: in the backend, and where its callers wait for a queue or for the proxy's thread
 	{ grep -nEo "\\b($sites)(<[0-9A-Z]+>)?\\(" runners/device/cuda/*.cu runners/device/cuda/*.c /dev/null
 		grep -nEo '\b(queue_sync|queue_event_wait|pthread_join)\(' runners/forward/forward.c runners/proxykv/proxy.c runners/timing.c; } | sed -E 's/^([^:]*):([0-9]*):([A-Za-z_]*).*/\1 \2 \3/' |
 		while read -r file line name; do
+			[ $# -eq 0 ] || [[ " $* " == *" ${file##*/} "* ]] || continue
 			sed -n "${line}p" "$file" | grep -qE '^(static )?(int|void) ' || echo "$file" "$line" "$name"
 		done
 }
@@ -101,6 +109,6 @@ while read -r file line name; do
 	if [ -z "$how" ] && [ -n "$why" ]; then how="not caught, rightly: $why"; elif [ -z "$how" ]; then how='**not caught**'; missed=$((missed + 1)); fi
 	file=${file#runners/device/cuda/}
 	echo "| ${file#runners/}:$line | \`$name\` | $how |"
-done < <(all_sites)
+done < <(all_sites "$@")
 echo "$missed real faults not caught" >&2
 [ $missed -eq 0 ]

@@ -46,7 +46,7 @@ struct Memory {
 const Memory *memory_find(const void *p);                // the allocation p lies in (its end counts), or NULL
 bool memory_covers(const void *p, size_t n, int device); // [p, p+n) inside one allocation that kernels of this device may touch
 bool memory_pinned(const void *p, size_t n);
-bool memory_freed(const void *p); // lies in device memory that was freed and not given out again
+bool memory_freed(const void *p); // lies in device or pinned memory that was freed and not given out again
 cudaError_t memory_new(void **p, size_t n, int device);
 void memory_free(void *p);
 void memory_visible(int device); // work of this device runs; -1: the host runs

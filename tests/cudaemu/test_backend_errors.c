@@ -112,6 +112,38 @@ static void test_sticky(void **state)
 	device_close(d);
 }
 
+/* Any of a selection's copies fails, between two others: when op_topk says so, nothing is on its way into the caller's lists any more. */
+static void test_selection_that_fails(void **state)
+{
+	(void)state;
+	enum { N = 4, COLUMNS = 300, KEEP = 200 };
+	struct device *d = opened();
+	struct queue *q = queue_new(d);
+	float *x = values(5, N * COLUMNS, 1);
+	struct tensor *t = tensor_of(q, x, N, COLUMNS);
+	int32_t list[N][KEEP], *const out[N] = {list[0], list[1], list[2], list[3]};
+	int64_t k[N] = {KEEP, KEEP, KEEP, KEEP}, nan[N];
+	int failed = 0;
+	for (int n = 1; n <= 8; n++) {
+		char spec[64];
+		snprintf(spec, sizeof spec, "cudaMemcpyAsync:%d", n);
+		assert_int_equal(cuemu_fail(spec), 0);
+		int rc = op_topk(q, t, 0, N, 0, COLUMNS, k, out, nan);
+		failed += rc != 0;
+		memset(list, 0x55, sizeof list); /* the caller uses them for something else */
+		cuemu_fail(NULL);
+		assert_int_equal(queue_sync(q), 0);
+		for (int i = 0; i < N; i++)
+			for (int j = 0; j < KEEP; j++)
+				assert_int_equal(list[i][j], 0x55555555);
+	}
+	assert_int_equal(failed, 7); /* two uploads, the cuts, four lists */
+	tensor_free(t);
+	free(x);
+	queue_free(q);
+	device_close(d);
+}
+
 static void test_out_of_memory(void **state)
 {
 	(void)state;
@@ -136,6 +168,7 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_call_may_fail), cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_sticky)};
+		cmocka_unit_test(test_every_call_may_fail), cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_sticky),
+		cmocka_unit_test(test_selection_that_fails)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

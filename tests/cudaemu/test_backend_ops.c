@@ -427,6 +427,80 @@ static void test_moments(void **state)
 	close_both(&b);
 }
 
+/* ---- utilities: against a plain sum in double ---- */
+
+enum { NET_LAYERS = 3, NET_HEADS = 2, NET_ROWS = 203, NET_FIRST = 3, NET_N = 199, NET_SETS = NET_LAYERS * NET_HEADS };
+struct net_case {
+	int d, hid;
+	bool key, value, turned;
+};
+
+/* u of one entry, k, v and its turn t [d]; p: mean, w1, b1, w2, b2, of which it takes those of head `set`. */
+static double utility(const struct net_case *c, const float *k, const float *v, const float *t, float *const p[5], int set)
+{
+	int in = c->d * (c->key + c->value), half = c->d / 2;
+	double u = (double)p[4][set], x[256];
+	for (int j = 0; j < in; j++) {
+		bool key = c->key && j < c->d;
+		const float *row = key ? k : v;
+		int at = c->key && !key ? j - c->d : j, a = at % half, b = a + half;
+		double first = (double)row[a], second = (double)row[b];
+		double cosine = key && c->turned ? (double)t[a] : 1, sine = key && c->turned ? (double)t[b] : 0;
+		x[j] = (at < half ? first * cosine + second * sine : second * cosine - first * sine) - (double)p[0][set * in + j];
+	}
+	for (int h = 0; h < c->hid; h++) {
+		double sum = (double)p[2][set * c->hid + h];
+		for (int j = 0; j < in; j++)
+			sum += x[j] * (double)p[1][(set * in + j) * c->hid + h];
+		u += sum / (1 + exp(-sum)) * (double)p[3][set * c->hid + h];
+	}
+	return u;
+}
+
+/* Odd numbers of entries; key, value or both, turned back or not; the second layer of a cache by the networks of the third. */
+static void test_utilities(void **state)
+{
+	(void)state;
+	static const struct net_case cases[] = {
+		{8, 32, true, true, true}, {64, 32, true, true, true}, {128, 96, true, true, false}, {20, 32, false, true, false}, {64, 64, true, false, true}};
+	for (int m = 0; m < 10; m++) {
+		const struct net_case *c = &cases[m % 5];
+		struct both b = open_both(PRECISIONS[m / 5]);
+		int64_t cap[NET_SETS] = {NET_ROWS, NET_ROWS, NET_ROWS, NET_ROWS + 7, NET_ROWS, NET_ROWS};
+		int in = c->d * (c->key + c->value);
+		const int64_t shape[5][2] = {{NET_SETS, in}, {NET_SETS * in, c->hid}, {NET_SETS, c->hid}, {NET_SETS, c->hid}, {NET_SETS, 1}};
+		float *rows = values(31, NET_ROWS * c->d, 2), *turns = values(32, NET_N * c->d, 1), *p[5], got[NET_HEADS * NET_N],
+		      *k = mem_new((size_t)(2 * NET_N * c->d), sizeof *k), *v = k + NET_N * c->d;
+		struct tensor *t[5], *turned = tensor_of(b.q[CUDA], turns, NET_N, c->d);
+		for (int i = 0; i < 5; i++) {
+			p[i] = values(40 + (uint64_t)i, shape[i][0] * shape[i][1], i == 1 ? .3f : 1);
+			t[i] = tensor_of(b.q[CUDA], p[i], shape[i][0], shape[i][1]);
+		}
+		struct entry_net net = {c->key, c->value, c->hid, t[0], t[1], t[2], t[3], t[4]};
+		struct kv *kv = kv_new(b.d[CUDA], NET_LAYERS, NET_HEADS, c->d, cap);
+		for (int g = 0; g < NET_HEADS; g++) /* head 1 holds one entry less */
+			must(&b, CUDA, kv_write(b.q[CUDA], kv, 1, g, NET_ROWS - g, rows + g * c->d, rows));
+		must(&b, CUDA, op_utilities(b.q[CUDA], kv, 1, &net, 2, NET_FIRST, NET_N, c->turned ? turned : NULL, got));
+		for (int i = 0; i < NET_HEADS * NET_N; i++) {
+			int g = i / NET_N, at = i % NET_N * c->d;
+			if (at == 0)
+				must(&b, CUDA, kv_read(b.q[CUDA], kv, 1, g, NET_FIRST, NET_N, k, v));
+			double want = utility(c, k + at, v + at, turns + at, p, 2 * NET_HEADS + g);
+			if (!(fabs((double)got[i] - want) < 5e-5 * (1 + fabs(want)))) /* seen: 7e-6 */
+				fail_msg("%s, case %d, entry %d: %g, not %g", PRECISIONS[m / 5], m % 5, i, (double)got[i], want);
+		}
+		assert_int_equal(op_utilities(b.q[CUDA], kv, 1, &net, 2, NET_FIRST, NET_N + 1, NULL, got), -1); /* beyond what head 1 holds */
+		assert_non_null(strstr(device_error(b.d[CUDA]), "203 rows of 202"));
+		assert_int_equal(op_utilities(b.q[CUDA], kv, 1, &net, NET_LAYERS, 0, 1, NULL, got), -1); /* no such network */
+		for (int i = 0; i < 5; i++)
+			tensor_free(t[i]), free(p[i]);
+		tensor_free(turned);
+		kv_free(kv);
+		free(rows), free(turns), free(k);
+		close_both(&b);
+	}
+}
+
 static void test_caches(void **state)
 {
 	(void)state;
@@ -573,7 +647,7 @@ int main(void)
 		cmocka_unit_test(test_embedding), cmocka_unit_test(test_norms_and_rope), cmocka_unit_test(test_linear),
 		cmocka_unit_test(test_operands), cmocka_unit_test(test_bits_of_few_rows), cmocka_unit_test(test_argmax),
 		cmocka_unit_test(test_selection), cmocka_unit_test(test_selection_by_hand), cmocka_unit_test(test_pooling),
-		cmocka_unit_test(test_moments), cmocka_unit_test(test_caches), cmocka_unit_test(test_queues_and_events),
+		cmocka_unit_test(test_moments), cmocka_unit_test(test_utilities), cmocka_unit_test(test_caches), cmocka_unit_test(test_queues_and_events),
 		cmocka_unit_test(test_queues_give_memory_back), cmocka_unit_test(test_queues_with_many_lists)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,7 +167,7 @@ static void test_reports(void **)
 	assert_dies(kernel_takes_other_device, "memory of another device without peer access");
 	assert_dies(kernel_reaches_other_device, "a kernel of device 0 touched memory of device 1 without peer access");
 	assert_dies(kernel_takes_host_pointer, "neither device nor pinned memory");
-	assert_dies(kernel_takes_freed, "device memory that was freed");
+	assert_dies(kernel_takes_freed, "memory that was freed");
 	assert_dies(kernel_runs_over, "access 0 bytes behind the end of an allocation of 4096 bytes");
 }
 

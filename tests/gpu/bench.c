@@ -438,6 +438,121 @@ static void bench_scores(const struct engine *e)
 	tensor_free(x), tensor_free(pooled);
 }
 
+/* ---- utilities of the entries of one layer (LKV-T): reading its keys and values is the floor ---- */
+
+static int fill_cache(struct queue *q, struct kv *kv, int heads, int d, int64_t n)
+{
+	enum { ROWS = 2048 };
+	struct tensor *x = tensor_new(queue_device(q), ROWS, 2 * heads * d);
+	struct attn_seq s = {.tail = kv};
+	int rc = !x || tensor_fill(q, x, .01f);
+	for (; s.tail_len < n && !rc; s.tail_len += s.rows) {
+		s.rows = n - s.tail_len < ROWS ? n - s.tail_len : ROWS;
+		rc = op_kv_append(q, 0, &s, 1, x, 0, heads * d);
+	}
+	rc = rc || queue_sync(q);
+	tensor_free(x);
+	return rc;
+}
+
+static void bench_utilities(const struct engine *e)
+{
+	enum { HEADS = 8, D = 128, IN = 2 * D, HID = 32, PARTS = 6 };
+	int64_t n = tiny ? 2000 : 131072, cap[HEADS] = {n, n, n, n, n, n, n, n};
+	struct queue *q = forward_queue(e->f);
+	struct kv *kv = kv_new(e->d, 1, HEADS, D, cap);
+	struct tensor *t[PARTS] = {tensor_new(e->d, HEADS, IN), tensor_new(e->d, HEADS * IN, HID), tensor_new(e->d, HEADS, HID),
+		tensor_new(e->d, HEADS, HID), tensor_new(e->d, HEADS, 1), tensor_new(e->d, n, D)};
+	float *out = mem_new((size_t)(HEADS * n), sizeof *out);
+	struct entry_net net = {true, true, HID, t[0], t[1], t[2], t[3], t[4]};
+	int rc = !kv || fill_cache(q, kv, HEADS, D, n);
+	for (int i = 0; i < PARTS; i++)
+		rc = rc || !t[i] || tensor_fill(q, t[i], .01f);
+	for (int time = 0; time < 2 && !rc; time++) { /* the first is the warm-up */
+		int64_t start = clock_ns();
+		rc = op_utilities(q, kv, 0, &net, 0, 0, n, t[PARTS - 1], out);
+		if (time && !rc)
+			line("LKV-T over one layer, 8 heads of 128k", seconds(start) * 1e3, "ms", 4.0 * HEADS * D * (double)n / BANDWIDTH * 1e3,
+				"reading it", 0);
+	}
+	if (rc)
+		failed("utilities", device_error(e->d));
+	for (int i = 0; i < PARTS; i++)
+		tensor_free(t[i]);
+	kv_free(kv);
+	free(out);
+}
+
+/* ---- attention of one layer: a pass of queries at the end of a cache, by our kernels and by cuDNN where it is there ---- */
+
+struct attention_case {
+	int heads, kv_heads, d;
+	int64_t keys, rows; /* keys is a multiple of rows */
+};
+
+/* Seconds of one call, or -1. The cache is filled first; a call before the timed ones makes plans and scratch. */
+static double attention_calls(struct queue *q, const struct attention_case *a)
+{
+	enum { CALLS = 5 };
+	struct device *d = queue_device(q);
+	int64_t wide = a->heads * a->d, cols = wide + 2 * a->kv_heads * a->d, *cap = mem_new((size_t)a->kv_heads, sizeof *cap);
+	for (int h = 0; h < a->kv_heads; h++)
+		cap[h] = a->keys;
+	struct kv *kv = kv_new(d, 1, a->kv_heads, a->d, cap);
+	struct tensor *x = tensor_new(d, a->rows, cols), *out = operand_new(d, a->rows, wide);
+	struct attn_seq s = {0, a->rows, NULL, NULL, kv, 0};
+	int rc = !kv || !x || !out || tensor_fill(q, x, .01f);
+	for (; s.tail_len < a->keys && !rc; s.tail_len += a->rows)
+		rc = op_kv_append(q, 0, &s, 1, x, wide, wide + a->kv_heads * a->d);
+	s.tail_len = a->keys - a->rows;
+	rc = rc || op_attention(q, 0, &s, 1, out, x, 0, a->heads, NULL) || queue_sync(q);
+	int64_t start = clock_ns();
+	for (int i = 0; i < CALLS && !rc; i++)
+		rc = op_attention(q, 0, &s, 1, out, x, 0, a->heads, NULL);
+	rc = rc || queue_sync(q);
+	double time = seconds(start) / CALLS;
+	tensor_free(x), tensor_free(out);
+	kv_free(kv);
+	free(cap);
+	return rc ? -1 : time;
+}
+
+static double attention_time(const char *attention, const struct attention_case *a, const char *what)
+{
+	struct device *d;
+	char err[ERR_LEN] = "";
+	if (device_open(&d, &(struct device_options){.name = "cuda", .precision = "bf16", .attention = attention}, err))
+		return failed(what, err) ? -1 : 0;
+	struct queue *q = queue_new(d);
+	double time = q ? attention_calls(q, a) : -1;
+	if (time < 0)
+		failed(what, device_error(d));
+	if (q)
+		queue_free(q);
+	device_close(d);
+	return time;
+}
+
+static void bench_attention(void)
+{
+	static const struct attention_case cases[] = {{32, 8, 128, 8192, 4096}, {32, 8, 128, 131072, 4096}, {28, 4, 128, 32768, 4096}, {14, 2, 64, 32768, 4096}},
+					   small[] = {{4, 2, 32, 200, 100}};
+	char library[DEVICE_WHAT], what[64];
+	bool there = device_attention_usable("cudnn", library);
+	printf("# attention of 4096 queries, our kernels and cuDNN: %s\n", library);
+	for (size_t i = 0; i < (tiny ? 1 : sizeof cases / sizeof *cases); i++) {
+		const struct attention_case *a = tiny ? &small[i] : &cases[i];
+		double keys = (double)(a->keys - a->rows) + (double)a->rows / 2, flops = 4.0 * a->heads * a->d * (double)a->rows * keys;
+		for (int cudnn = 0; cudnn <= there; cudnn++) {
+			snprintf(what, sizeof what, "  %d/%d heads of %d at %lldk, %s", a->heads, a->kv_heads, a->d, (long long)a->keys / 1024,
+				cudnn ? "cuDNN" : "ours");
+			double time = attention_time(cudnn ? "cudnn" : "own", a, what);
+			if (time > 0)
+				fraction(what, flops / time, product_rate, 0);
+		}
+	}
+}
+
 static void bench_target(const char *shape, const char *proxy, bool rates, const struct length *lengths, int n)
 {
 	struct engine e;
@@ -446,7 +561,7 @@ static void bench_target(const char *shape, const char *proxy, bool rates, const
 	if (rates)
 		bench_rates(&e, shape);
 	if (rates && n)
-		bench_scores(&e);
+		bench_scores(&e), bench_utilities(&e);
 	for (int i = 0; i < n; i++)
 		bench_length(&e, shape, lengths[i], proxy);
 	engine_close(&e);
@@ -474,6 +589,8 @@ int main(int argc, char **argv)
 	device_close(d);
 	product_rate = peaks.dot_bf16;
 	printf("%-44s %10s %-8s %10s\n", "what", "measured", "", "floor");
+	if (tiny || rates)
+		bench_attention();
 	if (tiny)
 		bench_target("tiny", "tiny-proxy", true, (struct length[]){{300, {9, 9}, {9, 9}}}, 1);
 	else if (rates)

@@ -121,6 +121,12 @@ struct cpu_kernels {
 };
 extern const struct cpu_kernels kernels_reference, kernels_avx2, kernels_avx512, kernels_avx512bf16, kernels_amx;
 
+/* What the CPU has (features.c); AMX needs the system's permission besides. */
+bool cpu_has_avx2(void);
+bool cpu_has_avx512(void);
+bool cpu_has_avx512bf16(void);
+bool cpu_has_amx(void);
+
 struct cpu_device {
 	struct device head;
 	const struct cpu_kernels *kernels;

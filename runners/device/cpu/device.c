@@ -5,7 +5,6 @@
 #include "runners/device/cpu/cpu.h"
 
 #include <stdio.h>
-#include <cpuid.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -57,27 +56,11 @@ static int64_t cpu_scratch_bytes(const struct device *d, int64_t max_k)
 
 /* ---- choice of kernels ---- */
 
-static bool have_avx2(void)
-{
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-}
-static bool have_avx512(void)
-{
-	return have_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-static bool have_avx512bf16(void)
-{
-	return have_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi");
-}
 /* AMX is there only if the system grants its 8 KB of state: once a process, for all its threads. */
 static bool have_amx(void)
 {
 	enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
-	unsigned a, b, c, d, bf16 = 1u << 22, tile = 1u << 24;
-	if (!have_avx512bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & bf16) || !(d & tile))
-		return false;
-	return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+	return cpu_has_amx() && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 static bool have_any(void)
 {
@@ -91,9 +74,9 @@ static const struct choice {
 	bool (*supported)(void);
 } choices[] = {
 	{"amx", &kernels_amx, have_amx},
-	{"avx512bf16", &kernels_avx512bf16, have_avx512bf16},
-	{"avx512", &kernels_avx512, have_avx512},
-	{"avx2", &kernels_avx2, have_avx2},
+	{"avx512bf16", &kernels_avx512bf16, cpu_has_avx512bf16},
+	{"avx512", &kernels_avx512, cpu_has_avx512},
+	{"avx2", &kernels_avx2, cpu_has_avx2},
 	{"reference", &kernels_reference, have_any},
 };
 enum { CHOICES = sizeof choices / sizeof *choices };

@@ -52,7 +52,7 @@ void cpu_peaks(struct device *d, struct device_peaks *p)
 	double *done = mem_new((size_t)threads, sizeof *done);
 	float *sink = mem_new((size_t)threads, sizeof *sink), **x = mem_new((size_t)threads, sizeof *x);
 	const struct cpu_kernels *k = cpu_device(d)->kernels;
-	if (!k->dot && __builtin_cpu_supports("avx512bf16"))
+	if (!k->dot && cpu_has_avx512bf16())
 		k = &kernels_avx512bf16;
 	p->fma_f32 = rate(d, &(struct peak_job){.flops = k->peak_fma, .done = done});
 	if (k->dot)

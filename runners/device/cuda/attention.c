@@ -1,5 +1,5 @@
 /* attention.c: cuts attention of a batch into items, one a (sequence, KV head), and hands them to the kernel that suits: sequences of few rows (decoding) in
- * parts of keys, others in tiles of rows; fp32 caches plainly. Which kernel and how many parts depends on the sequence alone.
+ * parts of keys, others in tiles of rows; fp32 caches plainly; with --attention cudnn what cuDNN takes goes there (dnn.c). Which kernel and how many parts depends on the sequence alone.
  *
  * Against the CPU, bf16: Q, K, V rounded alike; probabilities are rounded to bf16 before they meet V (the CPU keeps fp32), sums are in another order. */
 #include "runners/device/cuda/cuda.h"
@@ -155,6 +155,10 @@ int cuda_attention(struct queue *q, int layer, const struct attn_seq *seqs, int 
 		const struct attn_seq *s = &seqs[i];
 		struct kv_view context, tail;
 		rc = (s->context && batches_view(&b, s->context, layer, &context)) || batches_view(&b, s->tail, layer, &tail) ? -1 : 0;
+		if (!rc && cuda_dnn_takes(q, layer, s, heads, out)) {
+			rc = cuda_dnn_attention(q, layer, s, &tail, out, x, qcol, heads, lse);
+			continue;
+		}
 		for (int h = 0; h < kv_heads && !rc; h++) {
 			struct attend_item a = {.causal = true,
 				.seen = s->tail_len + 1,
@@ -200,7 +204,7 @@ static int reduce_packed(struct queue *q, struct reduce_job *j, const float *x, 
 {
 	cudaStream_t s = cuda_queue(q)->stream;
 	int heads = j->kv_heads * j->g, d_pad = attend_d_pad(j->d);
-	int64_t most = PACK_BYTES / ((int64_t)heads * d_pad * 2), rows = j->rows, seen = j->seen;
+	int64_t most = cuda_queue(q)->pack_bytes / ((int64_t)heads * d_pad * 2), rows = j->rows, seen = j->seen;
 	const float *lse = j->lse;
 	most = most < 1 ? 1 : most > rows ? rows : most;
 	void *packed = cuda_scratch(q, SCRATCH_PACK, most * heads * d_pad * 2);

@@ -35,8 +35,9 @@ enum {
 };
 static const int64_t RING_HALF = 2 << 20;        /* bytes of argument lists uploaded before the host waits for the older half */
 static const int64_t WORKSPACE_BYTES = 32 << 20; /* of cuBLAS, a queue */
+static const int64_t DNN_BYTES = 32 << 20;       /* workspace of cuDNN's attention, a queue: engines that ask for more are passed over */
 static const int64_t PARTS_FLOATS = 16 << 20;    /* results of parts of attention at a time */
-static const int64_t PACK_BYTES = 32 << 20;      /* packed queries at a time */
+static const int64_t PACK_BYTES = 32 << 20;      /* packed queries at a time, at most */
 static const int64_t RESULT_BYTES = 16 << 20;    /* tokens, moments on their way to the host: more than any model here needs */
 static const int64_t STAGE_BYTES = 32 << 20;     /* pinned memory through which weights pass */
 static const int64_t RANGES_BYTES = 256 << 10;   /* of a block beyond what is asked for: its ranges start at multiples of 256 bytes */
@@ -66,7 +67,7 @@ struct ring {
 	bool used[2];
 };
 /* Device buffers of a queue that grow to their largest use. */
-enum scratch { SCRATCH_IN, SCRATCH_OUT, SCRATCH_PARTS, SCRATCH_PACK, SCRATCH_RESULT, SCRATCHES };
+enum scratch { SCRATCH_IN, SCRATCH_OUT, SCRATCH_PARTS, SCRATCH_PACK, SCRATCH_RESULT, SCRATCH_DNN, SCRATCHES };
 /* Device buffers that hold one layer of a cache of the host's memory (offload.c). */
 enum { STAGED = 4 };
 struct staged {
@@ -85,10 +86,12 @@ struct cuda_queue {
 	struct cuda_queue *next; /* of cuda_device.queues */
 	cudaStream_t stream;
 	cublasHandle_t blas;
+	struct dnn *dnn; /* NULL = attention by our kernels alone */
 	void *workspace;
 	struct ring ring;
 	void *scratch[SCRATCHES];
 	int64_t scratch_bytes[SCRATCHES];
+	int64_t pack_bytes; /* PACK_BYTES; tests take less */
 	struct attend_item *items[2]; /* [ITEMS] lists in the making: many rows, few rows */
 	struct staged staged[STAGED];
 	int64_t uses;         /* counts them */
@@ -188,6 +191,9 @@ int cuda_gather_rows(struct queue *q, struct tensor *out, const struct tensor *x
 int cuda_argmax(struct queue *q, const struct tensor *x, int64_t cols, int64_t rows, int32_t *out);
 int cuda_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int heads, int d, double *sum, double *outer);
 
+int cuda_utilities(struct queue *q, const struct kv *kv, int layer, const struct entry_net *net, int net_layer, int64_t first, int64_t n,
+	const struct tensor *turns, float *out);
+
 /* ---- scores.c ---- */
 int cuda_topk(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const int64_t *k, int32_t *const *out,
 	int64_t *nan);
@@ -208,5 +214,16 @@ int cuda_attn_lse(struct queue *q, int layer, const struct key_set *keys, const 
 int cuda_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int which, int64_t col0, int64_t cols, const struct tensor *x,
 	int64_t row0, int64_t rows, int64_t qcol, int heads, const struct tensor *lse, int64_t lse_row0, enum attn_reduce reduce,
 	enum attn_group group, struct tensor *out, int64_t out_col);
+
+/* ---- cuDNN's attention: dnn.c, or dnn_absent.c in a build without cuDNN ---- */
+/* Whether the library is there; what: its version, or why not. */
+bool cuda_dnn_usable(char what[DEVICE_WHAT]);
+struct dnn *cuda_dnn_new(struct queue *q); /* what a queue needs for it; NULL after device_fail */
+void cuda_dnn_free(struct dnn *n);         /* after the queue's work is done; NULL is fine */
+/* Whether this sequence is one for it: the rule is in dnn.c. */
+bool cuda_dnn_takes(const struct queue *q, int layer, const struct attn_seq *s, int heads, const struct tensor *out);
+/* op_attention of one sequence that it takes; view: of its tail's layer. */
+int cuda_dnn_attention(struct queue *q, int layer, const struct attn_seq *s, const struct kv_view *view, struct tensor *out, const struct tensor *x,
+	int64_t qcol, int heads, struct tensor *lse);
 
 #endif

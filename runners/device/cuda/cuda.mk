@@ -9,8 +9,12 @@ comma := ,
 CUDA_HOME ?= $(abspath $(dir $(realpath $(CUDA_NVCC)))..)
 CUDA_GENCODE = $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
 NVCC_FLAGS = -std=c++17 -O3 -Werror all-warnings -Xptxas -warn-spills$(comma)-Werror -I. $(if $(filter 90a,$(CUDA_ARCH)),-DKVB_SM90A) $(CUDA_GENCODE)
+# cuDNN's attention is built in where its header is: beside CUDA's, or in CUDNN_HOME (`make CUDNN=0`: without it).
+CUDNN_HOME ?= $(firstword $(patsubst %/include/cudnn_graph.h,%,$(wildcard $(CUDA_HOME)/include/cudnn_graph.h /usr/include/cudnn_graph.h)))
+CUDNN ?= $(if $(CUDNN_HOME),1,0)
+cuda_sources := $(filter-out $(if $(filter 1,$(CUDNN)),%/dnn_absent.c,%/dnn.c %/dnn_graph.c %/dnn_load.c),$(wildcard runners/device/cuda/*.c))
 cuda_archive := $(BUILD)/lib/cuda.a
-cuda_objects := $(patsubst %,$(BUILD)/%.o,$(wildcard runners/device/cuda/*.cu)) $(patsubst %.c,$(BUILD)/%.o,$(wildcard runners/device/cuda/*.c))
+cuda_objects := $(patsubst %,$(BUILD)/%.o,$(wildcard runners/device/cuda/*.cu)) $(patsubst %.c,$(BUILD)/%.o,$(cuda_sources))
 cuda_link = -Wl,-u,backend_cuda $(cuda_archive) # before the archives, whose backend_cuda is then not looked for
 cuda_libs = -L$(CUDA_HOME)/lib64 -lcudart_static -lstdc++ -ldl -lrt
 
@@ -25,5 +29,5 @@ $(BUILD)/runners/device/cuda/%.cu.o: runners/device/cuda/%.cu
 $(BUILD)/runners/device/cuda/%.o: runners/device/cuda/%.c
 	@mkdir -p $(@D)
 	@echo '  CC $<'
-	@$(CC) -isystem $(CUDA_HOME)/include $(CFLAGS_ALL) -c $< -o $@
+	@$(CC) -isystem $(CUDA_HOME)/include $(if $(CUDNN_HOME),-isystem $(CUDNN_HOME)/include) $(CFLAGS_ALL) -c $< -o $@
 endif

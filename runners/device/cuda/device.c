@@ -200,13 +200,14 @@ static int cuda_upload(struct device *d, void *dst, const void *host, int64_t by
 static int64_t cuda_scratch_bytes(const struct device *d, int64_t max_k)
 {
 	int64_t few = (int64_t)LINEAR_FEW * LINEAR_COLS * 4, swiglu = SWIGLU_ROWS * 2 * round_up(max_k, 32) * 4;
-	return 2 * RING_HALF + WORKSPACE_BYTES + LINEAR_ROWS * padded_cols(max_k) * kv_element(d) + (few > swiglu ? few : swiglu) + PACK_BYTES +
+	return 2 * RING_HALF + WORKSPACE_BYTES + (d->cudnn ? DNN_BYTES : 0) + LINEAR_ROWS * padded_cols(max_k) * kv_element(d) + (few > swiglu ? few : swiglu) + PACK_BYTES +
 	       PARTS_FLOATS * 4 + RESULT_BYTES;
 }
 
 const struct backend backend_cuda = {
 	.name = "cuda",
 	.usable = cuda_usable,
+	.cudnn_usable = cuda_dnn_usable,
 	.open = cuda_open,
 	.close = cuda_close,
 	.scratch_bytes = cuda_scratch_bytes,
@@ -254,4 +255,5 @@ const struct backend backend_cuda = {
 	.attn_lse = cuda_attn_lse,
 	.attn_reduce = cuda_attn_reduce,
 	.moments = cuda_moments,
+	.utilities = cuda_utilities,
 };

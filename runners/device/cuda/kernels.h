@@ -153,6 +153,18 @@ int attend_d_pad(int d); /* the width kernels take d as: 32, 64, 128, 256 */
 
 /* sum [heads][d] += rows, outer [heads][d][d] += x x^T, rows in ascending order */
 cudaError_t kernel_moments(cudaStream_t s, double *sum, double *outer, const float *x, int64_t ld, int heads, int d, int64_t rows);
+
+/* A network over cached entries; tensors as struct entry_net of device.h, rows of head h's network at net0 + h. */
+struct utility_job {
+	const void *const *k; /* [2][heads]: first entry of each head's keys, then of its values */
+	int heads, d, hid, net0;
+	bool key, value, bf16; /* inputs; the cache's element */
+	int64_t n;
+	const float *turns; /* [n][d]; NULL = keys as they are */
+	const float *mean, *w1, *b1, *w2, *b2;
+	float *out; /* [heads][n] */
+};
+cudaError_t kernel_utilities(cudaStream_t s, struct utility_job job);
 #ifdef __cplusplus
 }
 #endif

@@ -80,13 +80,14 @@ struct queue *cuda_queue_new(struct device *d, bool low_priority)
 	struct cuda_queue *q = mem_new(1, sizeof *q);
 	int least = 0, greatest = 0;
 	q->head.d = d;
+	q->pack_bytes = PACK_BYTES;
 	q->next = cuda_device(d)->queues;
 	cuda_device(d)->queues = q;
 	for (int i = 0; i < 2; i++)
 		q->items[i] = mem_new(ITEMS, sizeof *q->items[i]);
 	if (cuda_use(d) || cuda_check(d, cudaDeviceGetStreamPriorityRange(&least, &greatest), "stream priorities") ||
 		cuda_check(d, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, low_priority ? least : greatest), "cudaStreamCreate") ||
-		ring_open(d, &q->ring) || blas_open(d, q)) {
+		ring_open(d, &q->ring) || blas_open(d, q) || (d->cudnn && !(q->dnn = cuda_dnn_new(&q->head)))) {
 		cuda_queue_free(&q->head);
 		return NULL;
 	}
@@ -106,6 +107,7 @@ void cuda_queue_free(struct queue *head)
 	*at = q->next;
 	if (q->blas)
 		cuda_device(d)->blas->destroy(q->blas);
+	cuda_dnn_free(q->dnn);
 	for (int i = 0; i < SCRATCHES; i++)
 		device_free(d, q->scratch[i], q->scratch_bytes[i]);
 	cuda_offload_close(head);

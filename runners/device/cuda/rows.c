@@ -104,3 +104,44 @@ int cuda_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t 
 		return -1;
 	return cuda_queue_sync(q);
 }
+
+/* Heads of a cache lie apart: the kernel is given where each one's keys and values begin. */
+int cuda_utilities(struct queue *q, const struct kv *kv, int layer, const struct entry_net *net, int net_layer, int64_t first, int64_t n,
+	const struct tensor *turns, float *out)
+{
+	cudaStream_t s = cuda_queue(q)->stream;
+	const void **at = mem_new(2 * (size_t)kv->heads, sizeof *at);
+	struct kv_view view;
+	int rc = cuda_use(q->d) || cuda_kv_view(q, kv, layer, &view);
+	for (int h = 0; h < kv->heads && !rc; h++) {
+		at[h] = view_row(&view, view.k, kv, layer, h, first);
+		at[kv->heads + h] = view_row(&view, view.v, kv, layer, h, first);
+	}
+	float *result = rc ? NULL : cuda_scratch(q, SCRATCH_RESULT, kv->heads * n * 4);
+	const void *const *list = result ? cuda_upload_list(q, at, 2 * kv->heads * (int64_t)sizeof *at) : NULL;
+	free(at);
+	if (!list)
+		return -1;
+	struct utility_job job = {
+		.k = list,
+		.heads = kv->heads,
+		.d = kv->head_dim,
+		.hid = net->hid,
+		.net0 = net_layer * kv->heads,
+		.key = net->key,
+		.value = net->value,
+		.bf16 = q->d->bf16,
+		.n = n,
+		.turns = turns ? turns->x : NULL,
+		.mean = net->mean->x,
+		.w1 = net->w1->x,
+		.b1 = net->b1->x,
+		.w2 = net->w2->x,
+		.b2 = net->b2->x,
+		.out = result,
+	};
+	if (cuda_check(q->d, kernel_utilities(s, job), "op_utilities") || cuda_kv_ahead(q, kv, layer) ||
+		cuda_check(q->d, cudaMemcpyAsync(out, result, (size_t)(kv->heads * n) * 4, cudaMemcpyDeviceToHost, s), "op_utilities"))
+		return -1;
+	return cuda_queue_sync(q);
+}

@@ -495,31 +495,39 @@ static void test_bottom_right_causal(void **state)
 	}
 }
 
+/* Key 7 is not a number: rows that see it are lost, the others are not, though padding follows their keys where d is no multiple
+ * of a block. */
+static void check_lost_key(const char *isa, const char *precision, int dim)
+{
+	enum { N = ATTN_PART + 40, LOST = 7 };
+	struct device *d = open_device(isa, precision, 1);
+	if (!d)
+		return;
+	struct queue *q = queue_new(d);
+	int64_t cap = N, cols = 3 * dim;
+	struct kv *kv = kv_new(d, 1, 1, dim, &cap);
+	float *x = values(90, N * cols, 1);
+	x[LOST * cols + dim] = NAN;
+	struct tensor *xt = tensor_of(q, x, N, cols), *out = tensor_of(q, NULL, N, dim), *lse = tensor_of(q, NULL, N, 1);
+	struct attn_seq s = {0, N, NULL, NULL, kv, 0};
+	assert_int_equal(op_kv_append(q, 0, &s, 1, xt, dim, 2 * dim), 0);
+	assert_int_equal(op_attention(q, 0, &s, 1, out, xt, 0, 1, lse), 0);
+	float *o = host_of(q, out), *l = host_of(q, lse);
+	for (int r = 0; r < N; r++)
+		assert_true(isnan(o[r * dim]) == (r >= LOST) && isnan(l[r]) == (r >= LOST));
+	free(x), free(o), free(l);
+	tensor_free(xt), tensor_free(out), tensor_free(lse);
+	kv_free(kv);
+	queue_free(q);
+	device_close(d);
+}
+
 static void test_not_a_number_comes_through(void **state)
 {
 	(void)state;
 	for (int f = -1; f < N_FAST; f++) {
-		struct device *d = open_device(f < 0 ? "reference" : FAST[f], f >= PRODUCTS ? "bf16" : "fp32", 1);
-		if (!d)
-			continue;
-		struct queue *q = queue_new(d);
-		enum { N = ATTN_PART + 40 };
-		int64_t cap = N;
-		struct kv *kv = kv_new(d, 1, 1, 32, &cap);
-		float *x = values(90, N * 96, 1);
-		x[7 * 96 + 32] = NAN; /* key 7 */
-		struct tensor *xt = tensor_of(q, x, N, 96), *out = tensor_of(q, NULL, N, 32), *lse = tensor_of(q, NULL, N, 1);
-		struct attn_seq s = {0, N, NULL, NULL, kv, 0};
-		assert_int_equal(op_kv_append(q, 0, &s, 1, xt, 32, 64), 0);
-		assert_int_equal(op_attention(q, 0, &s, 1, out, xt, 0, 1, lse), 0);
-		float *o = host_of(q, out), *l = host_of(q, lse);
-		for (int r = 0; r < N; r++)
-			assert_true(isnan(o[r * 32]) == (r >= 7) && isnan(l[r]) == (r >= 7));
-		free(x), free(o), free(l);
-		tensor_free(xt), tensor_free(out), tensor_free(lse);
-		kv_free(kv);
-		queue_free(q);
-		device_close(d);
+		check_lost_key(f < 0 ? "reference" : FAST[f], f >= PRODUCTS ? "bf16" : "fp32", 32);
+		check_lost_key(f < 0 ? "reference" : FAST[f], f >= PRODUCTS ? "bf16" : "fp32", 20);
 	}
 }
 

@@ -109,6 +109,27 @@ static void test_bits_of_a_row(void **state) /* one row alone = the same row amo
 	free(x), free(w);
 }
 
+/* A row that is not a number stays alone: nothing of it gets into the padding of its neighbours' columns. */
+static void test_rows_do_not_touch(void **state)
+{
+	(void)state;
+	enum { ROWS = 35, K = 45, N = 40, LOST = 7 };
+	float *x = values(9, ROWS * K, 1), *w = values(10, N * K, 1);
+	for (int k = 0; k < K; k++)
+		x[LOST * K + k] = NAN;
+	for (int64_t rows = LOST + 3; rows <= ROWS; rows += ROWS - LOST - 3) { /* few and many */
+		struct layer l = {rows, K, N, 0, N, x, w, NULL, NULL};
+		for (int i = -1; i < N_FAST; i++)
+			for (int p = 0; p < 2; p++) {
+				float *y = run_on(i < 0 ? "reference" : FAST[i], PRECISIONS[p], 2, &l);
+				for (int64_t j = 0; y && j < rows * N; j++)
+					assert_true(isnan(y[j]) == (j / N == LOST));
+				free(y);
+			}
+	}
+	free(x), free(w);
+}
+
 static void test_embed(void **state)
 {
 	(void)state;
@@ -175,6 +196,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_paths_agree),
 		cmocka_unit_test(test_bits_of_a_row),
+		cmocka_unit_test(test_rows_do_not_touch),
 		cmocka_unit_test(test_embed),
 		cmocka_unit_test(test_failures),
 	};

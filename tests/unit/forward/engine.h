@@ -21,6 +21,19 @@ static inline struct engine engine_open(const char *path, const char *precision,
 	return e;
 }
 
+/* Whether this machine has an instruction set that works on bf16; says so where not. NULL = the best there is. */
+static inline bool engine_has(const char *isa)
+{
+	struct device *d;
+	char err[ERR_LEN];
+	if (device_open(&d, &(struct device_options){.name = "cpu", .isa = isa, .threads = 1}, err)) {
+		print_message("[ SKIPPED  ] path %s: %s\n", isa, err);
+		return false;
+	}
+	device_close(d);
+	return true;
+}
+
 static inline void engine_close(struct engine *e)
 {
 	forward_close(e->forward);

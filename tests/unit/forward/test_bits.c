@@ -3,7 +3,12 @@
 
 enum { N = 300, Q = 9 };
 
-static const char *const precisions[] = {"fp32", "bf16"};
+/* What is asked of the device: the best path for either precision, and each unit of bf16 products by name. */
+struct path {
+	const char *precision, *isa;
+};
+static const struct path paths[] = {{"fp32", NULL}, {"bf16", NULL}, {"bf16", "avx512bf16"}, {"bf16", "amx"}};
+enum { FP32, BF16, PATHS = sizeof paths / sizeof *paths };
 
 struct setup {
 	struct engine e;
@@ -11,10 +16,10 @@ struct setup {
 	int vocab;
 };
 
-static struct setup setup_open(const char *model, const char *precision, int threads, int max_rows)
+static struct setup setup_open(const char *model, const struct path *path, int threads, int max_rows)
 {
 	char *dir = text_format("tests/fixtures/models/%s", model);
-	struct setup s = {.e = engine_open(dir, precision, NULL, threads, max_rows)};
+	struct setup s = {.e = engine_open(dir, path->precision, path->isa, threads, max_rows)};
 	s.vocab = model_config(s.e.model)->vocab;
 	struct rng r = rng_seed(11, 0);
 	for (int i = 0; i < N + Q; i++)
@@ -48,8 +53,10 @@ static void answer(const struct setup *s, const struct kept *kept, float *out)
 static void block_equals_token_by_token(void **state)
 {
 	(void)state;
-	for (int p = 0; p < 2; p++) {
-		struct setup s = setup_open("qwen3-tiny", precisions[p], 2, 64);
+	for (int p = 0; p < PATHS; p++) {
+		if (!engine_has(paths[p].isa))
+			continue;
+		struct setup s = setup_open("qwen3-tiny", &paths[p], 2, 64);
 		int32_t **lists, *lens;
 		struct kept *k = engine_kept(&s.e, N, .4, &lists, &lens);
 		float *block = logits_new(&s), *single = logits_new(&s);
@@ -73,10 +80,12 @@ static void chunks_and_threads_do_not_matter(void **state)
 	static const struct {
 		int threads, rows;
 	} how[] = {{1, 512}, {2, 512}, {4, 512}, {1, 32}, {3, 37}};
-	for (int p = 0; p < 2; p++) {
+	for (int p = 0; p < PATHS; p++) {
+		if (!engine_has(paths[p].isa))
+			continue;
 		float *first = NULL;
 		for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-			struct setup s = setup_open("smollm2-tiny", precisions[p], how[i].threads, how[i].rows);
+			struct setup s = setup_open("smollm2-tiny", &paths[p], how[i].threads, how[i].rows);
 			float *x = logits_new(&s);
 			answer(&s, NULL, x);
 			if (first)
@@ -95,8 +104,10 @@ static void chunks_and_threads_do_not_matter(void **state)
 static void views_compacted_caches_and_r1(void **state)
 {
 	(void)state;
-	for (int p = 0; p < 2; p++) {
-		struct setup s = setup_open("llama-tiny", precisions[p], 2, 128);
+	for (int p = 0; p < PATHS; p++) {
+		if (!engine_has(paths[p].isa))
+			continue;
+		struct setup s = setup_open("llama-tiny", &paths[p], 2, 128);
 		const struct model_config *c = model_config(s.e.model);
 		float *a = logits_new(&s), *b = logits_new(&s);
 		for (int all = 0; all < 2; all++) {
@@ -141,8 +152,10 @@ static void batches_do_not_mix(void **state)
 {
 	(void)state;
 	enum { B = 5, STEPS = 6 };
-	for (int p = 0; p < 2; p++) {
-		struct setup s = setup_open("qwen2-tiny", precisions[p], 2, 64);
+	for (int p = 0; p < PATHS; p++) {
+		if (!engine_has(paths[p].isa))
+			continue;
+		struct setup s = setup_open("qwen2-tiny", &paths[p], 2, 64);
 		struct kv *kv = engine_cache(&s.e, N), *tail[B], *alone;
 		struct kept *k[B];
 		int32_t **lists[B], *lens[B], next[B];
@@ -183,7 +196,7 @@ static void batches_do_not_mix(void **state)
 static void truncation_and_order(void **state)
 {
 	(void)state;
-	struct setup s = setup_open("llama-tiny", "bf16", 2, 64);
+	struct setup s = setup_open("llama-tiny", &paths[BF16], 2, 64);
 	struct kv *kv = engine_cache(&s.e, N), *tail = engine_cache(&s.e, Q);
 	float *a = logits_new(&s), *b = logits_new(&s);
 	engine_prefill(&s.e, kv, s.ids, N, NULL);
@@ -209,7 +222,7 @@ static void truncation_and_order(void **state)
 static void unwanted_rows_are_skipped_without_effect(void **state)
 {
 	(void)state;
-	struct setup s = setup_open("qwen3-tiny", "fp32", 2, 64);
+	struct setup s = setup_open("qwen3-tiny", &paths[FP32], 2, 64);
 	struct kv *a = engine_cache(&s.e, N), *b = engine_cache(&s.e, N);
 	const struct model_config *c = model_config(s.e.model);
 	float *ka = mem_new((size_t)N * c->head_dim, sizeof *ka), *kb = mem_new((size_t)N * c->head_dim, sizeof *kb), *x = logits_new(&s);

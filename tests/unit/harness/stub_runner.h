@@ -17,6 +17,7 @@ struct runner {
 static struct stub {
 	/* what a test asks for */
 	const char *bad_target;                                    /* runner_open fails for it */
+	const char *losing_target;                                 /* the device is lost while it is loaded; "*" = any */
 	const char *failing, *oom, *unpruned, *with_nan, *unequal; /* method with that fate */
 	const char *losing;                                        /* the device is lost when this method answers or is timed; "*" = any */
 	int lose_after;                                            /* so many of its answers come first */
@@ -47,6 +48,7 @@ int runner_open(struct runner **out, const struct runner_options *o, char err[ER
 		return err_set(err, "%s is not there", o->target);
 	struct runner *r = mem_new(1, sizeof *r);
 	snprintf(r->path, sizeof r->path, "%s", o->target);
+	stub.lost = stub.losing_target && (!strcmp(stub.losing_target, "*") || !strcmp(stub.losing_target, o->target));
 	r->info = (struct runner_info){.path = r->path,
 		.arch = "stub",
 		.dtype = "f32",
@@ -63,8 +65,12 @@ int runner_open(struct runner **out, const struct runner_options *o, char err[ER
 		.head_dim = 4,
 		.threads = 1};
 	snprintf(r->info.name, sizeof r->info.name, "%s", o->target);
+	if (stub.lost && !o->names_if_lost) {
+		free(r);
+		return err_set(err, "the device is lost");
+	}
 	*out = r;
-	return 0;
+	return stub.lost ? err_set(err, "the device is lost") : 0;
 }
 
 void runner_close(struct runner *r)

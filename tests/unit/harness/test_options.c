@@ -84,6 +84,12 @@ static void test_environment_says_what_ran(void **state)
 	assert_non_null(strstr(e.row.libraries, "jansson"));
 	assert_true(e.row.dirty == (strstr(kvbench_version, "-dirty") != NULL));
 	assert_null(strstr(e.row.commit, "-dirty"));
+	snprintf(e.machine.cudnn_why, sizeof e.machine.cudnn_why, "cuDNN 9.19.0");
+	environment_add_attention(&e, NULL);
+	environment_add_attention(&e, "own");
+	assert_null(strstr(e.row.libraries, "cuDNN"));
+	environment_add_attention(&e, "cudnn");
+	assert_non_null(strstr(e.row.libraries, ", cuDNN 9.19.0"));
 }
 
 int main(void)

@@ -208,7 +208,7 @@ static void test_example_plan_has_every_key(void **state)
 	plan_free(&p);
 	assert_int_equal(file_read("harness/example-plan.json", &text, &len, err), 0);
 	FILE *f = open_memstream(&keys, &len);
-	plan_print_keys(f);
+	plan_print_keys(f, NULL);
 	fclose(f);
 	int n = 0;
 	for (char *line = strtok(keys, "\n"); line; line = strtok(NULL, "\n")) {

@@ -218,6 +218,50 @@ static void test_a_device_that_is_always_lost_ends_the_sweep(void **state)
 	end(&b);
 }
 
+/* Its cells say so, it is not loaded again by this run, and the others are answered; the same command tries it again. */
+static void test_a_device_lost_while_loading(void **state)
+{
+	(void)state;
+	struct bench b;
+	const char *const set[] = {"targets=a,b,c"};
+	stub.losing_target = "b";
+	assert_int_equal(run_processes(&b, "loading", set, 1), 2);
+	assert_int_equal(b.rc, SWEEP_DONE);
+	assert_int_equal(stub.opens, 4); /* a b, a c */
+	check_counts(&b, 3 * CELLS, 3 * SAMPLES, 2 * SAMPLES, SAMPLES, 0);
+	const struct sweep_summary *sum = &b.sweep.sum;
+	assert_int_equal(sum->cells, 3 * CELLS); /* counted over both processes */
+	assert_int_equal(sum->samples, 3 * SAMPLES);
+	assert_int_equal(sum->missing, 3 * SAMPLES);
+	assert_int_equal(sum->ok, 2 * SAMPLES);
+	assert_int_equal(sum->failed, SAMPLES);
+	assert_int_equal(sum->loads_failed, 1);
+	char *text = dump(b.store);
+	assert_non_null(strstr(text, "not run: the device was lost while the model was loaded: the device is lost"));
+	free(text);
+	end(&b);
+	stub.losing_target = NULL;
+	run_once(&b, "loading", set, 1);
+	assert_int_equal(b.sweep.sum.ok, SAMPLES);
+	assert_false(sweep_failed(&b.sweep.sum));
+	end(&b);
+}
+
+/* Two models in a row: the sweep ends with the reason; the third is not tried. */
+static void test_a_device_lost_while_loading_two_models(void **state)
+{
+	(void)state;
+	struct bench b;
+	stub.losing_target = "*";
+	assert_int_equal(run_processes(&b, "loading-two", (const char *[]){"targets=a,b,c"}, 1), 2);
+	assert_int_equal(b.rc, SWEEP_GIVEN_UP);
+	assert_int_equal(stub.opens, 2);
+	assert_non_null(strstr(b.sweep.lost.why,
+		"twice in a row by the same error (cudaErrorTest): by loading a (bf16), then by loading b (bf16)"));
+	check_counts(&b, 2 * CELLS, 2 * SAMPLES, 0, 2 * SAMPLES, 0);
+	end(&b);
+}
+
 /* The new process does not find the device: no other takes its place. */
 static void test_a_lost_device_must_come_back(void **state)
 {
@@ -532,6 +576,8 @@ int main(void)
 		TEST(test_a_device_lost_once_costs_nothing),
 		TEST(test_a_device_that_is_always_lost_ends_the_sweep),
 		TEST(test_a_lost_device_must_come_back),
+		TEST(test_a_device_lost_while_loading),
+		TEST(test_a_device_lost_while_loading_two_models),
 		TEST(test_a_device_lost_while_timing),
 		TEST(test_both_clocks_are_stored),
 		TEST(test_out_of_memory_is_a_row),

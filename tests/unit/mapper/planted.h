@@ -84,7 +84,8 @@ static inline void plant_oracle(const float *x, int64_t n, float *y)
 			}
 }
 
-static inline void plant_shard(struct plant *p, const char *split, int64_t n, uint64_t seed)
+/* Adds a shard. again: the second oracle is the first one times this (0 = there is none). */
+static inline void plant_shard_again(struct plant *p, const char *split, int64_t n, uint64_t seed, float again)
 {
 	char err[ERR_LEN], text[64];
 	struct rng r = rng_seed(seed, 77);
@@ -94,6 +95,10 @@ static inline void plant_shard(struct plant *p, const char *split, int64_t n, ui
 		.n = n, .layers = PLANT_LAYERS, .kv_heads = PLANT_KV, .proxy_kv_heads = PLANT_KV, .oracle = y, .n_features = 1};
 	plant_features(&r, n, x);
 	plant_oracle(x, n, y);
+	float *second = mem_new((size_t)(PLANT_LAYERS * PLANT_KV * n), sizeof *second);
+	for (int64_t i = 0; i < PLANT_LAYERS * PLANT_KV * n; i++)
+		second[i] = y[i] * again;
+	s.again = again != 0 ? second : NULL;
 	s.feature[0] = (struct shard_feature){.name = "model:all", .layers = PLANT_LAYERS, .heads = PLANT_HEADS, .x = x};
 	snprintf(text, sizeof text, "context %llu", (unsigned long long)seed);
 	sha256_hex(text, strlen(text), s.context_sha256);
@@ -110,6 +115,12 @@ static inline void plant_shard(struct plant *p, const char *split, int64_t n, ui
 	p->n++;
 	free(x);
 	free(y);
+	free(second);
+}
+
+static inline void plant_shard(struct plant *p, const char *split, int64_t n, uint64_t seed)
+{
+	plant_shard_again(p, split, n, seed, 0);
 }
 
 static inline void plant_new(struct plant *p, int train, int eval)

@@ -418,6 +418,34 @@ static void test_prior(void **state)
 	plant_free(&p);
 }
 
+/* Of the top r of an order and of the reverse order, max(0, 2r - 1) is the same; contexts without a second oracle do not count.
+ */
+static void test_ceiling(void **state)
+{
+	struct plant p;
+	double seen[MAPPER_RATIOS] = {-1, -1, -1, -1, -1};
+	(void)state;
+	plant_new(&p, 1, 1);
+	struct mapper_config c = plant_config("mapper=linear");
+	struct mapper_set *set = plant_set(&p, &c, NULL);
+	assert_int_equal(mapper_set_ceiling(set, MAPPER_SCOPE_GLOBAL, seen), 0);
+	assert_true(seen[0] == -1);
+	mapper_set_close(set);
+	plant_shard_again(&p, "eval", 400, 5, 2);
+	plant_shard_again(&p, "eval", 300, 6, -1);
+	set = plant_set(&p, &c, NULL);
+	for (int scope = 0; scope < MAPPER_SCOPES; scope++) {
+		assert_int_equal(mapper_set_ceiling(set, scope, seen), 2);
+		for (int r = 0; r < MAPPER_RATIOS; r++) {
+			double same = mapper_ratios[r] > .5 ? 2 - 1 / mapper_ratios[r] : 0;
+			if (!(fabs(seen[r] - (1 + same) / 2) < 4e-3)) /* equal values in fp16 */
+				fail_msg("scope %d: %.4f at %g", scope, seen[r], mapper_ratios[r]);
+		}
+	}
+	mapper_set_close(set);
+	plant_free(&p);
+}
+
 /* heads = kv: rows are means over the query heads of a group; layers = n: the first n only. */
 static void test_set_rows(void **state)
 {
@@ -459,6 +487,7 @@ int main(void)
 		cmocka_unit_test(test_target),
 		cmocka_unit_test(test_recall),
 		cmocka_unit_test(test_prior_recall),
+		cmocka_unit_test(test_ceiling),
 		cmocka_unit_test(test_file),
 		cmocka_unit_test(test_prior),
 		cmocka_unit_test(test_set_rows),

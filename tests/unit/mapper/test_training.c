@@ -237,9 +237,9 @@ static void test_ridge(void **state)
 	const int outputs = (int)w->dims[0], inputs = (int)w->dims[1] / 3;
 	struct ridge *r = ridge_new(inputs, outputs, 3);
 	for (int i = 0; i < 2; i++) {
-		char name[2][8];
-		snprintf(name[0], 8, "X%d", i);
-		snprintf(name[1], 8, "z%d", i);
+		char name[2][16];
+		snprintf(name[0], sizeof name[0], "X%d", i);
+		snprintf(name[1], sizeof name[1], "z%d", i);
 		double *xs = doubles(f, name[0], &x), *zs = doubles(f, name[1], &z);
 		ridge_add(r, xs, zs, x->dims[1], &pool);
 		free(xs);
@@ -262,6 +262,50 @@ static void test_ridge(void **state)
 	threads_free(&pool);
 }
 
+/* What every form tells of its recall: floor and ceiling once, its own at least once; linear, which has no steps, after its
+ * solution. */
+struct told {
+	int floor, ceiling, recall, head_recall;
+	double last;
+};
+static void told_value(void *user, int step, const char *name, double value)
+{
+	struct told *t = user;
+	t->floor += step == 0 && !strncmp(name, "prior_recall.", 13);
+	t->ceiling += step == 0 && !strncmp(name, "ceiling.", 8) && value == 1;
+	t->head_recall += !strncmp(name, "head_recall.", 12);
+	t->recall += !strncmp(name, "recall.", 7);
+	if (!strcmp(name, "recall.1"))
+		t->last = value;
+}
+
+static void test_told(void **state)
+{
+	struct plant p;
+	char err[ERR_LEN];
+	(void)state;
+	plant_new(&p, 4, 1);
+	plant_shard_again(&p, "eval", 300, 2000, 1);
+	for (int i = 0; i < 2; i++) {
+		struct mapper_config c = plant_config(kinds[i]);
+		struct mapper_set *train = plant_set(&p, &c, "train"), *valid = plant_set(&p, &c, "eval");
+		struct told t = {0};
+		struct mapper_events events = {.user = &t, .value = told_value};
+		struct mapper *m;
+		if (mapper_train(&m, &c, train, valid, NULL, &events, NULL, err))
+			fail_msg("%s", err);
+		assert_int_equal(t.floor, MAPPER_RATIOS);
+		assert_int_equal(t.ceiling, MAPPER_RATIOS);
+		assert_true(t.recall >= MAPPER_RATIOS && t.recall == t.head_recall);
+		if (i == 0)
+			assert_true(t.last == mapper_record_of(m)->recall[0]);
+		mapper_free(m);
+		mapper_set_close(train);
+		mapper_set_close(valid);
+	}
+	plant_free(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -272,6 +316,7 @@ int main(void)
 		cmocka_unit_test(test_early_stop),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_axial_learns),
+		cmocka_unit_test(test_told),
 		cmocka_unit_test(test_identity),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

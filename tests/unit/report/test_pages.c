@@ -221,6 +221,7 @@ static void tables_equal_their_sql(void **state)
 	(void)state;
 	fill_like_the_demo("tiny-pair/target");
 	char *html = page("t");
+	assert_null(strstr(html, "t-device-times")); /* a CPU has no clock of its own */
 	same_numbers(html, "accuracy-0", 5, 1);
 	same_numbers(html, "accuracy-11", 5, 1);
 	same_numbers(html, "tasks-0-300", 6, 1);
@@ -246,6 +247,46 @@ static void tables_equal_their_sql(void **state)
 	free(latex);
 	free(md);
 	free(html);
+}
+
+/* Times by the device's clock have a table where there are any; it gives what its SQL gives. */
+static void times_by_the_devices_clock(void **state)
+{
+	(void)state;
+	static const char *const parts[] = {"prefill", "score", "select", "compact", "question", "first_token", "ttft"},
+				 *const keys[] = {"retained", "device_ns", "host_ns", "prefill_ns", "score_ns", "select_ns",
+					 "compact_ns", "question_ns", "first_token_ns"};
+	enum { KEYS = 9, ROWS = 2 };
+	struct writer w;
+	char id[SHA_LEN];
+	writer_open(&w, "tiny-pair/target");
+	for (int i = 0; i < 3; i++) { /* the last one has none */
+		struct cell_plan p = {"niah-single", (const char *[]){"full", "kvzip", "snapkv"}[i], "{}", "agnostic", true, 512,
+			i ? 300000 : 1000000, 1};
+		put_cell(&w, &p, id);
+		put_sample(&w, &p, id, 0, "ok", 1, "48291");
+		put_times(&w, id, 1000, .3, 9);
+		for (int k = 0; k < 7 * 10 && i < 2; k++) /* warm-up is left out */
+			check(store_put_timings(w.s,
+				&(struct store_timing){id, w.run, parts[k % 7], k / 7, k / 7 == 9, "cuda_event",
+					(i + 1) * 1000000 * (k % 7 + 1) + k, 16, 1, 1, 1},
+				1, err));
+	}
+	store_close(w.s);
+	int n;
+	char *html = page("t"), *sql = sql_after(strstr(html, "id=\"t-device-times\"")), *text = table_as("device-times", "json");
+	double *x = numbers_of(sql, 6, &n);
+	json_t *rows = json_loads(text, 0, NULL);
+	expect_well_formed(html);
+	assert_int_equal(json_array_size(rows), ROWS);
+	assert_int_equal(n, ROWS * KEYS);
+	for (int i = 0; i < n; i++)
+		assert_true(fabs(json_number_value(json_object_get(json_array_get(rows, (size_t)(i / KEYS)), keys[i % KEYS])) -
+				    x[i]) < 1e-6);
+	assert_true(x[1] == 7000000 + 4 * 7 + 6 && x[3] == 1000000 + 4 * 7); /* the fifth of nine repetitions */
+	assert_true(x[2] > 1e9);
+	json_decref(rows);
+	free(x), free(html), free(sql), free(text);
 }
 
 /* KVzip's pass over its floor, and what a KVzip at its floor would leave to be gained; files without floors say nothing of it. */
@@ -685,10 +726,10 @@ static void recall_against_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {TEST(the_smallest_ratio_that_holds), TEST(nothing_changed_anywhere),
-		TEST(only_whole_methods_are_picked), TEST(tables_equal_their_sql), TEST(kvzip_beside_its_floor), TEST(unknown_tables_are_told),
-		TEST(every_sample_is_there_and_the_worst_first), TEST(a_grid_of_90_cells), TEST(hostile_answers),
-		TEST(public_pages_tell_no_place), cmocka_unit_test(paths_are_cut),
-		cmocka_unit_test(fields_and_strings_are_quoted), TEST(comparisons), TEST(nights_with_a_step),
-		TEST(trainings_with_their_floor), TEST(recall_against_time)};
+		TEST(only_whole_methods_are_picked), TEST(tables_equal_their_sql), TEST(times_by_the_devices_clock),
+		TEST(kvzip_beside_its_floor), TEST(unknown_tables_are_told), TEST(every_sample_is_there_and_the_worst_first),
+		TEST(a_grid_of_90_cells), TEST(hostile_answers), TEST(public_pages_tell_no_place),
+		cmocka_unit_test(paths_are_cut), cmocka_unit_test(fields_and_strings_are_quoted), TEST(comparisons),
+		TEST(nights_with_a_step), TEST(trainings_with_their_floor), TEST(recall_against_time)};
 	return cmocka_run_group_tests_name("pages", tests, NULL, NULL);
 }

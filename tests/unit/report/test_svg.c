@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -67,6 +68,26 @@ static int count(const char *text, const char *what)
 	return n;
 }
 
+static const char *plain(char *buf, double v)
+{
+	snprintf(buf, 64, "%g", v);
+	return buf;
+}
+
+/* Where 1, 2, 5 would leave one label or none, a short logarithmic scale has round steps. */
+static void short_log_scales_have_several_labels(void **state)
+{
+	(void)state;
+	struct strbuf b = {0};
+	struct svg_plot p = svg_begin(&b, SVG_WIDE, 280, "title", "words");
+	p.y = (struct svg_scale){1.05, 1.45, 240, 28, true};
+	svg_log_ticks(&p, true, plain);
+	svg_end(&p);
+	assert_int_equal(count(b.text, "class=\"t\""), 4); /* 1.1 to 1.4 */
+	assert_int_equal(count(b.text, ">1.3</text>"), 1);
+	strbuf_free(&b);
+}
+
 /* 0, .2, .4, .6, .8, 1: six ticks in spite of rounding. A NAN cuts a band in two and is passed over by a line. */
 static void marks(void **state)
 {
@@ -86,7 +107,8 @@ static void marks(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(hostile_text_is_escaped), cmocka_unit_test(bad_bytes_are_replaced),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(short_log_scales_have_several_labels),
+		cmocka_unit_test(hostile_text_is_escaped), cmocka_unit_test(bad_bytes_are_replaced),
 		cmocka_unit_test(cutting_keeps_characters), cmocka_unit_test(scales), cmocka_unit_test(marks)};
 	return cmocka_run_group_tests_name("svg", tests, NULL, NULL);
 }

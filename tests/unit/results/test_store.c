@@ -942,8 +942,8 @@ static void old_versions_are_upgraded(void **state)
 		store_close(s);
 		assert_int_equal(ask_sql(path, "PRAGMA user_version"), STORE_VERSION);
 		check_tables_as_new();
-		run_sql("UPDATE cell SET topology = 'emulated-shared+offload'"); /* allowed since version 3 */
-		assert_int_equal(ask_sql(path, "SELECT count(*) FROM cell WHERE topology = 'emulated-shared+offload'"), 1);
+		run_sql("UPDATE cell SET topology = 'emulated-shared+offload+cudnn'"); /* allowed since version 4 */
+		assert_int_equal(ask_sql(path, "SELECT count(*) FROM cell WHERE topology = 'emulated-shared+offload+cudnn'"), 1);
 		snprintf(copy, sizeof copy, "%s.v%d", path, version);
 		assert_int_equal(ask_sql(copy, "PRAGMA user_version"), version);
 		assert_int_equal(ask_sql(copy, "SELECT count(*) FROM timing"), 2);

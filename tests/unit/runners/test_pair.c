@@ -241,6 +241,7 @@ static void training_contexts_are_refused(void **state)
 	assert_int_equal(out.contexts, 3);
 	assert_int_equal(out.eval_contexts, 1);
 	assert_true(out.recall[2] > .3 && out.recall[2] <= 1);
+	assert_true(out.ceiling[2] > out.floor[2] && out.ceiling[2] < 1); /* of the one context that judges */
 	runner_trained_free(&out);
 	for (int i = 0; i < 5; i++) { /* contexts 0..2 were trained on; 3 was for validation only */
 		struct answers x = ask(r, i);

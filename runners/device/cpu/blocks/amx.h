@@ -25,6 +25,12 @@ INLINE void tiles_configure(int rows)
 	_tile_loadconfig(&c);
 }
 
+/* gcc's tile loads do not say that they read memory: without this, plain stores before them could be put behind them. */
+INLINE void stores_first(void)
+{
+	__asm__ volatile("" : : : "memory");
+}
+
 INLINE void unit_begin(void)
 {
 	tiles_configure(16);
@@ -87,15 +93,15 @@ INLINE void right_step(bool two, const uint16_t *a, const uint16_t *b)
 INLINE void logits_block(bool two, int64_t rows, const uint16_t *q, const uint16_t *keys, int64_t d_blocks, float *logits, int64_t stride)
 {
 	(void)rows;
+	stores_first();
 	if (two)
 		sums_zero();
 	else {
 		_tile_zero(0);
 		_tile_zero(1);
 	}
-	for (int64_t b = 0; b < d_blocks; b++, q += BLOCK_VALUES, keys += BLOCK_VALUES) {
+	for (int64_t b = 0; b < d_blocks; b++, q += BLOCK_VALUES, keys += BLOCK_VALUES)
 		right_step(two, q, keys);
-	}
 	_tile_stored(0, logits, stride * 4);
 	_tile_stored(1, logits + 16, stride * 4);
 	if (two) {
@@ -107,6 +113,7 @@ INLINE void logits_block(bool two, int64_t rows, const uint16_t *q, const uint16
 INLINE void values_block(bool two, int64_t rows, bool fresh, float *out, const uint16_t *p, const uint16_t *values, int64_t d_blocks)
 {
 	(void)rows;
+	stores_first();
 	for (int64_t b = 0; b < d_blocks; b++, out += BLOCK_VALUES) {
 		if (fresh)
 			sums_zero();

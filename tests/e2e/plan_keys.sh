@@ -1,0 +1,96 @@
+#!/bin/bash
+# What a plan says of models and devices counts in every verb that reads a plan; a key that a verb has no use for is refused as an option
+# and is not in its --help; shards made otherwise are made anew.
+cd "$(dirname "$0")/../.."
+K=${KVBENCH:-./kvbench}
+dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+export KVBENCH_CALIBRATION="$dir/trained"
+plan=$dir/plan.json
+cat >"$plan" <<J
+{"title": "keys", "pairs": [{"target": "tiny-pair/target", "proxy": "tiny-pair/proxy"}], "models": "runners/model",
+ "tasks": [{"name": "niah-multikey", "lengths": [256], "contexts": 1, "questions": 2}],
+ "methods": ["snapkv"], "retained": [0.3], "timing": {"enabled": false}, "db": "$dir/a.db",
+ "training": {"contexts": 2, "eval": 1, "shards": "$dir/shards", "runs": [{"mapper": "linear"}]}}
+J
+mkdir "$dir/models" # the embedded target, made for 300 tokens
+cp -r runners/model/tiny-pair/target "$dir/models/short"
+sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 300/' "$dir/models/short/config.json"
+short="pairs=[{\"target\":\"$dir/models/short\",\"proxy\":\"tiny-pair/proxy\"}]"
+check() { local name=$1; shift; if "$@" >/dev/null; then echo "ok - $name"; else echo "not ok - $name"; tail -n 5 "$dir/err"; fi; }
+wants() { # CODE, words on stderr, command...
+	local code=$1 words=$2 rc; shift 2
+	"$@" >"$dir/out" 2>"$dir/err" </dev/null; rc=$?
+	if [ "$rc" -eq "$code" ] && { [ -z "$words" ] || grep -qF -- "$words" "$dir/err"; }; then echo "ok - $code, $words: ${*:1:5}"
+	else echo "not ok - wanted $code and \"$words\", got $rc: $*"; cat "$dir/err"; fi
+}
+verb() { # NAME, options: one run of it
+	local name=$1; shift
+	case $name in
+	train | collect) "$K" "$name" proxykv "$plan" -q "$@" ;;
+	scores) "$K" scores "$plan" -q --out "$dir/scores.safetensors" "$@" ;;
+	continue) "$K" continue "$plan" -q --tokens 16 "$@" ;;
+	run) "$K" run "$plan" -q "$@" ;;
+	esac
+}
+
+# what opens the models
+for v in run train collect scores continue; do
+	wants 1 'unknown device "nosuch"' verb $v --device nosuch
+	wants 1 'unknown device "nosuch"' verb $v --proxy-device nosuch
+	wants 1 'unknown instruction set "nosuch"' verb $v --isa nosuch
+	wants 1 "no chat template is called 'nosuch'" verb $v --chat-template nosuch
+	wants 1 '2 of 2 threads for the proxy' verb $v --threads 2 --proxy-threads 2
+	wants 1 'limit 1048576' verb $v --memory 1M
+	wants 2 'precision "nosuch"' verb $v --precision nosuch
+	wants 2 'the plan has no proxy' verb $v --proxy-threads 1 --targets tiny-pair/target
+	wants 1 "$([ $v = run ] && echo '6 failed' || echo 'short was made for 300: --allow-long runs it')" verb $v --set "$short" --set tasks.lengths=400
+	wants 0 '' verb $v --set "$short" --set tasks.lengths=400 --allow-long
+done
+wants 2 'the plan has 2 precisions, one is taken here' verb collect --precision bf16,fp32
+wants 2 'the plan has 2 precisions, one is taken here' verb continue --precision bf16,fp32
+for v in scores continue; do wants 2 'the plan has 2 targets, one is taken here' verb $v --targets tiny-pair/target,tiny-pair/proxy; done
+wants 2 'head-prior needs no proxy' "$K" collect head-prior "$plan" -q --proxy-threads 1
+wants 2 '--proxy-device needs --proxy' "$K" ask --context x --question y --proxy-device cpu
+wants 2 'kvzip-head needs no proxy' "$K" calibrate kvzip-head --proxy tiny-pair/proxy
+wants 2 'iam needs --proxy' "$K" calibrate iam
+wants 2 'there is no option --proxy' "$K" bench --proxy tiny-pair/proxy
+
+# shards: the same from a proxy beside the target's prefill; made anew under another precision or template
+rm -rf "$dir/shards"
+wants 0 '3 shards written' verb collect --threads 2
+cp -r "$dir/shards" "$dir/in-turn"; rm -rf "$dir/shards"
+wants 0 '3 shards written' verb collect --threads 2 --proxy-threads 1
+check "a proxy on threads of its own finds the same, byte for byte" diff -r "$dir/in-turn" "$dir/shards"
+wants 0 '0 shards written, 3 were there' verb collect
+wants 0 '3 shards written' verb collect --precision fp32
+wants 0 '0 shards written, 3 were there' verb collect --precision fp32
+wants 0 '3 shards written' verb collect --precision fp32 --chat-template raw
+wants 0 '3 shards written' "$K" collect lkv "$plan" -q
+wants 0 '0 shards written, 3 were there' "$K" collect lkv "$plan" -q
+wants 0 '3 shards written' "$K" collect lkv "$plan" -q --chat-template raw
+
+# one file of scores: one protocol, one question where the question is seen
+wants 2 'the plan has 2 protocols' verb scores --protocols agnostic,aware
+wants 1 'tasks.questions=1' verb scores --protocols aware
+wants 0 '' verb scores --protocols aware --set tasks.questions=1
+wants 2 'the plan has no such method' verb continue --against nosuch
+
+# what changes nothing
+for v in "run training" "paper training" "train title methods retained protocols timing report" \
+	"collect title methods retained protocols timing db report" "scores title timing training db report max-new-tokens" \
+	"continue title protocols timing training db report max-new-tokens"; do
+	set -- $v; name=$1; shift
+	"$K" "$name" --help >"$dir/help" </dev/null
+	for key; do
+		wants 2 "the plan's key ${key//-/_} changes nothing here" "$K" "$name" "$plan" --$key x
+		wants 2 "changes nothing here" "$K" "$name" "$plan" --set "${key//-/_}.x=1"
+		check "$name --help leaves $key out" bash -c '! grep -qE "^  $1( |$)" "$2"' - "${key//-/_}" "$dir/help"
+	done
+done
+wants 2 "key tasks.contexts changes nothing" verb train --set tasks.contexts=3
+wants 2 "key training.runs changes nothing" verb collect --set 'training.runs=[{}]'
+
+# the training object
+wants 2 'nothing called "proxykw"' verb train --set 'training.runs={"proxykw":[{}]}'
+wants 2 'shards wants text' verb train --set training.shards=5
+check "a paper's report is written" bash -c '"$1" paper kvzip -q --models runners/model --db "$2/p.db" --report "$2/p.html" --set tasks.contexts=1 >"$2/out" 2>"$2/err" && grep -q "</html>" "$2/p.html"' - "$K" "$dir"
