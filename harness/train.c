@@ -18,6 +18,7 @@ struct curves {
 	struct store *store;
 	struct training *training;
 	char env_id[SHA_LEN], id[33], fault[ERR_LEN];
+	double ceiling; /* printed last; 0 = none yet */
 	bool begun, in_batch;
 	int64_t since;
 };
@@ -91,7 +92,19 @@ static void print_header(void)
 	printf("  %5s %5s\n", ".1", ".3");
 }
 
-static void print_trained(const struct runner_trained *t)
+/* The ceiling of what was just printed, once for all files judged on the same contexts. */
+static void print_ceiling(struct curves *c, const struct runner_trained *t)
+{
+	if (isnan(t->ceiling[0]) || t->ceiling[0] == c->ceiling)
+		return;
+	c->ceiling = t->ceiling[0];
+	printf("%-28s %24s", "  the oracle, other chunks", "");
+	for (int i = 0; i < TRAINED_RATIOS; i++)
+		printf("  %.3f      ", t->ceiling[i]);
+	printf("\n");
+}
+
+static void print_trained(struct curves *c, const struct runner_trained *t)
 {
 	printf("%-28s %9lld %6d %6d ", t->kind, (long long)t->parameters, t->contexts, t->eval_contexts);
 	for (int i = 0; i < TRAINED_RATIOS; i++) {
@@ -101,13 +114,8 @@ static void print_trained(const struct runner_trained *t)
 			printf("  %.3f(%.2f)", t->recall[i], t->floor[i]);
 	}
 	printf(isnan(t->head_recall[0]) ? "      -     -\n" : "  %.3f %.3f\n", t->head_recall[0], t->head_recall[2]);
-	if (!isnan(t->ceiling[0])) {
-		printf("%-28s %24s", "  the oracle, other chunks", "");
-		for (int i = 0; i < TRAINED_RATIOS; i++)
-			printf("  %.3f      ", t->ceiling[i]);
-		printf("\n");
-	}
 	printf("  %s  sha256 %.16s  %.1f s, %d steps\n", t->path, t->sha256, (double)t->train_ns / 1e9, t->steps);
+	print_ceiling(c, t);
 	fflush(stdout);
 }
 
@@ -135,7 +143,7 @@ static int train_one(struct curves *c, const char *options, const char *made_by,
 	if (!rc && c->begun)
 		rc = store_training_end(c->store, c->id, out.path, out.sha256, err);
 	if (!rc)
-		print_trained(&out);
+		print_trained(c, &out);
 	runner_trained_free(&out);
 	return rc;
 }
