@@ -175,6 +175,8 @@ void mapper_set_close(struct mapper_set *s);
 int mapper_set_count(const struct mapper_set *s);
 int64_t mapper_set_positions(const struct mapper_set *s);
 const struct shard *mapper_set_shard(const struct mapper_set *s, int i);
+/* What the head prior of m reaches on a set: mapper_prior_recall, mean over its contexts. -1 = no memory. */
+int mapper_set_floor(const struct mapper *m, const struct mapper_set *s, int scope, double out[MAPPER_RATIOS]);
 /* What a mapper could reach at best: recall of the oracle's top-r set by the oracle with another chunk size, mean over the contexts
  * that hold both. Returns their number (0: out is not touched), -1 = no memory. */
 int mapper_set_ceiling(const struct mapper_set *s, int scope, double out[MAPPER_RATIOS]);

@@ -132,6 +132,25 @@ void mapper_prior_recall(
 	free(heads);
 }
 
+int mapper_set_floor(const struct mapper *m, const struct mapper_set *set, int scope, double out[MAPPER_RATIOS])
+{
+	const int contexts = mapper_set_count(set);
+	double one[MAPPER_RATIOS];
+	memset(out, 0, MAPPER_RATIOS * sizeof *out);
+	for (int i = 0; i < contexts; i++) {
+		const struct shard *s = mapper_set_shard(set, i);
+		float *y = malloc((size_t)((int64_t)s->layers * s->kv_heads * s->n) * sizeof *y);
+		if (!y)
+			return -1;
+		shard_read_oracle(s, y);
+		mapper_prior_recall(m->level, y, s->layers, s->kv_heads, s->n, scope, one);
+		for (int r = 0; r < MAPPER_RATIOS; r++)
+			out[r] += one[r] / contexts;
+		free(y);
+	}
+	return 0;
+}
+
 int mapper_set_ceiling(const struct mapper_set *set, int scope, double out[MAPPER_RATIOS])
 {
 	double sum[MAPPER_RATIOS] = {0}, one[MAPPER_RATIOS];

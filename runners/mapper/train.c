@@ -264,21 +264,21 @@ static int final_record(struct mapper *m, const struct mapper_set *train, const 
 }
 
 /* What the validation contexts alone say: the floor and the ceiling of every recall. */
-static int tell_bounds(const struct mapper *m, const struct mapper_set *valid, const struct mapper_events *events,
-	const struct mapper_pool *pool, char err[ERR_LEN])
+static int tell_bounds(
+	const struct mapper *m, const struct mapper_set *valid, const struct mapper_events *events, char err[ERR_LEN])
 {
-	double recall[MAPPER_SCOPES][MAPPER_RATIOS], prior[MAPPER_SCOPES][MAPPER_RATIOS], ceiling[MAPPER_RATIOS];
+	double bound[MAPPER_RATIOS];
 	const int scope = m->config.scope;
 	if (!valid)
 		return 0;
-	if (mapper_evaluate(m, valid, pool, recall, prior, err))
-		return -1;
-	tell_ratios(events, 0, "prior_recall", prior[scope]);
-	int contexts = mapper_set_ceiling(valid, scope, ceiling);
+	if (mapper_set_floor(m, valid, scope, bound))
+		return err_set(err, "out of memory for the oracle of a context");
+	tell_ratios(events, 0, "prior_recall", bound);
+	int contexts = mapper_set_ceiling(valid, scope, bound);
 	if (contexts < 0)
 		return err_set(err, "out of memory for two oracles of a context");
 	if (contexts)
-		tell_ratios(events, 0, "ceiling", ceiling);
+		tell_ratios(events, 0, "ceiling", bound);
 	return 0;
 }
 
@@ -416,7 +416,7 @@ static int train_steps(struct mapper *m, const struct mapper_set *train, const s
 	if (rc == 0 && checkpoint)
 		rc = checkpoint_read(&t.state, checkpoint, t.sets, err);
 	if (rc == 0)
-		rc = tell_bounds(m, valid, events, pool, err);
+		rc = tell_bounds(m, valid, events, err);
 	if (rc >= 0)
 		rc = run_steps(&t, checkpoint, began, err);
 	if (rc < 0)
@@ -521,7 +521,7 @@ int mapper_train(struct mapper **out, const struct mapper_config *c, const struc
 	if (set_statistics(train, m, pool, err))
 		goto fail;
 	mapper_init_params(m);
-	if (solved ? tell_bounds(m, valid, events, pool, err) || train_linear(m, train, events, pool, err)
+	if (solved ? tell_bounds(m, valid, events, err) || train_linear(m, train, events, pool, err)
 		   : train_steps(m, train, valid, checkpoint, events, pool, err))
 		goto fail;
 	if (final_record(m, train, valid, solved ? events : NULL, pool, err))

@@ -266,7 +266,7 @@ static void test_ridge(void **state)
  * solution. */
 struct told {
 	int floor, ceiling, recall, head_recall;
-	double last;
+	double last, prior;
 };
 static void told_value(void *user, int step, const char *name, double value)
 {
@@ -277,6 +277,8 @@ static void told_value(void *user, int step, const char *name, double value)
 	t->recall += !strncmp(name, "recall.", 7);
 	if (!strcmp(name, "recall.1"))
 		t->last = value;
+	if (!strcmp(name, "prior_recall.1"))
+		t->prior = value;
 }
 
 static void test_told(void **state)
@@ -296,6 +298,7 @@ static void test_told(void **state)
 			fail_msg("%s", err);
 		assert_int_equal(t.floor, MAPPER_RATIOS);
 		assert_int_equal(t.ceiling, MAPPER_RATIOS);
+		assert_true(t.prior == mapper_record_of(m)->prior_recall[0]);
 		assert_true(t.recall >= MAPPER_RATIOS && t.recall == t.head_recall);
 		if (i == 0)
 			assert_true(t.last == mapper_record_of(m)->recall[0]);
