@@ -24,9 +24,7 @@ enum profile_op { /* names: profile.c */
 	PROFILE_NORM,
 	PROFILE_LINEAR,
 	PROFILE_LINEAR_FEW,
-	PROFILE_HEAD_NORM,
 	PROFILE_ROPE_TABLE,
-	PROFILE_ROPE,
 	PROFILE_COPY,
 	PROFILE_ARGMAX,
 	PROFILE_TOPK,
@@ -160,12 +158,9 @@ struct backend {
 	int (*rmsnorm)(
 		struct queue *q, struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, int64_t rows);
 	int (*linear)(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w,
-		const struct tensor *bias, int64_t col0, int64_t cols, bool add, int64_t rows);
-	int (*head_norm)(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps,
-		int64_t rows);
+		const struct tensor *bias, int64_t col0, int64_t cols, bool add, const struct head_epilogue *heads, int64_t rows); /* heads: or NULL */
 	int (*rope_table)(struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale,
 		int d, int64_t rows);
-	int (*rope)(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows);
 	int (*linear_swiglu)(
 		struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, int64_t rows);
 	int (*copy)(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_col, const struct tensor *x, int64_t row,

@@ -129,12 +129,20 @@ int op_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, cons
  * col0 is a multiple of 32; rows of `out` longer than cols keep the rest. */
 int op_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias, int64_t col0,
 	int64_t cols, bool add, int64_t rows);
-/* RMSNorm over each head's d channels with one weight [1, d] (Qwen3). x [rows, >= col0 + heads*d], in place from column col0. */
-int op_head_norm(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps, int64_t rows);
 /* cos | sin of row's position, [rows, d]: angle = (float)position * (float)inv_freq[t], as transformers; times mscale. positions, inv_freq: host. */
 int op_rope_table(struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows);
-/* Rotates halves (t with t + d/2) of `heads` heads from column col0, in place. */
-int op_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows);
+/* op_linear for q, k, v; heads of q and k are finished as soon as their columns are summed: RMSNorm over each head's d channels (Qwen3), then the
+ * rotation of halves (t with t + d/2). */
+struct head_epilogue {
+	int64_t col;                          /* of the first head in out; k stands behind q */
+	int q_heads, k_heads, d;              /* q_heads 0: k alone */
+	const struct tensor *q_norm, *k_norm; /* [1, d]; NULL = none */
+	float eps;
+	const struct tensor *cs; /* [rows, d], of op_rope_table */
+	struct tensor *q_pre;    /* [rows, q_heads d]: takes q before it is turned; NULL = not wanted */
+};
+int op_linear_qkv(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias, int64_t col0,
+	int64_t cols, const struct head_epilogue *heads, int64_t rows);
 /* Rows of gate and up stand in W by turns of SWIGLU_TURN: out[r, i] = silu(y[r, g]) * y[r, g + SWIGLU_TURN] with y = x W^T and
  * g = i / SWIGLU_TURN * 2 SWIGLU_TURN + i % SWIGLU_TURN, i < n / 2. n is a multiple of 2 SWIGLU_TURN. */
 enum { SWIGLU_TURN = 16 };

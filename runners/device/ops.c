@@ -170,8 +170,8 @@ int op_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, cons
 	return profile_end(q, PROFILE_NORM, begin, 0, row_bytes(2, rows, w->cols), rc);
 }
 
-int op_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias,
-	int64_t col0, int64_t cols, bool add, int64_t rows)
+static int linear_checked(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias,
+	int64_t col0, int64_t cols, bool add, const struct head_epilogue *heads, int64_t rows)
 {
 	if (x->cols < w->k || rows > x->rows || rows > out->rows || out->operand || cols > out->cols || col0 % 32 || col0 < 0 ||
 		col0 + cols > w->n || (bias && bias->cols < w->n))
@@ -180,9 +180,27 @@ int op_linear(struct queue *q, struct tensor *out, const struct tensor *x, const
 	if (rows == 0 || cols == 0)
 		return 0;
 	int64_t begin = profile_begin(q);
-	int rc = q->d->backend->linear(q, out, x, w, bias, col0, cols, add, rows);
+	int rc = q->d->backend->linear(q, out, x, w, bias, col0, cols, add, heads, rows);
 	return profile_end(q, rows <= FEW_ROWS ? PROFILE_LINEAR_FEW : PROFILE_LINEAR, begin,
 		2.0 * (double)rows * (double)w->k * (double)cols, (double)weight_bytes(q->d, cols, w->k), rc);
+}
+
+int op_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias,
+	int64_t col0, int64_t cols, bool add, int64_t rows)
+{
+	return linear_checked(q, out, x, w, bias, col0, cols, add, NULL, rows);
+}
+
+int op_linear_qkv(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias,
+	int64_t col0, int64_t cols, const struct head_epilogue *h, int64_t rows)
+{
+	int64_t n = h->q_heads + h->k_heads;
+	if (h->col < 0 || h->q_heads < 0 || h->k_heads < 0 || h->col + n * h->d > cols || h->d % 2 || h->d > HEAD_DIM_MAX || rows > h->cs->rows ||
+		h->cs->cols < h->d || (h->q_norm && h->q_norm->cols < h->d) || (h->k_norm && h->k_norm->cols < h->d) ||
+		(h->q_pre && (h->q_pre->rows < rows || h->q_pre->cols < (int64_t)h->q_heads * h->d)))
+		return device_fail(
+			q->d, "op_linear_qkv: %lld heads of %d from column %lld of %lld", (long long)n, h->d, (long long)h->col, (long long)cols);
+	return linear_checked(q, out, x, w, bias, col0, cols, false, h, rows);
 }
 
 int op_linear_swiglu(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, int64_t rows)
@@ -198,19 +216,6 @@ int op_linear_swiglu(struct queue *q, struct tensor *out, const struct tensor *x
 		2.0 * (double)rows * (double)w->k * (double)w->n, (double)weight_bytes(q->d, w->n, w->k), rc);
 }
 
-int op_head_norm(
-	struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps, int64_t rows)
-{
-	if (rows > x->rows || col0 < 0 || col0 + (int64_t)heads * d > x->cols || w->cols < d)
-		return device_fail(q->d, "op_head_norm: %d heads of %d from column %lld of %lld", heads, d, (long long)col0,
-			(long long)x->cols);
-	if (rows == 0)
-		return 0;
-	int64_t begin = profile_begin(q);
-	int rc = q->d->backend->head_norm(q, x, col0, heads, d, w, eps, rows);
-	return profile_end(q, PROFILE_HEAD_NORM, begin, 0, row_bytes(2, rows, (int64_t)heads * d), rc);
-}
-
 int op_rope_table(
 	struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows)
 {
@@ -221,18 +226,6 @@ int op_rope_table(
 	int64_t begin = profile_begin(q);
 	int rc = q->d->backend->rope_table(q, cs, positions, inv_freq, mscale, d, rows);
 	return profile_end(q, PROFILE_ROPE_TABLE, begin, 0, row_bytes(1, rows, d), rc);
-}
-
-int op_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows)
-{
-	if (rows > x->rows || rows > cs->rows || d % 2 || cs->cols < d || col0 < 0 || col0 + (int64_t)heads * d > x->cols)
-		return device_fail(
-			q->d, "op_rope: %d heads of %d from column %lld of %lld", heads, d, (long long)col0, (long long)x->cols);
-	if (rows == 0)
-		return 0;
-	int64_t begin = profile_begin(q);
-	int rc = q->d->backend->rope(q, x, col0, heads, d, cs, rows);
-	return profile_end(q, PROFILE_ROPE, begin, 0, row_bytes(2, rows, (int64_t)heads * d), rc);
 }
 
 int op_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_col, const struct tensor *x, int64_t row,

@@ -227,7 +227,7 @@ static int pass_begin(struct pass *p)
 	return rc;
 }
 
-/* q, k, v of one layer: norm, projection, head norms, RoPE, append. q0 is where q starts in f->qkv, or -1 without q. */
+/* q, k, v of one layer: norm, projection with what follows it for heads, append. kcol: where k starts in f->qkv; without q it is left out. */
 static int pass_project(struct pass *p, int l, bool with_q, int64_t *kcol)
 {
 	struct forward *f = p->f;
@@ -237,15 +237,10 @@ static int pass_project(struct pass *p, int l, bool with_q, int64_t *kcol)
 	int d = c->head_dim;
 	int64_t hd = (int64_t)c->heads * d, col0 = with_q ? 0 : hd / 32 * 32; /* panels are 32 wide */
 	*kcol = hd - col0;
+	struct head_epilogue heads = {.col = with_q ? 0 : *kcol, .q_heads = with_q ? c->heads : 0, .k_heads = c->kv_heads, .d = d, .q_norm = w->q_norm,
+		.k_norm = w->k_norm, .eps = c->norm_eps, .cs = f->cs, .q_pre = p->observed & OBSERVE_Q_PRE ? f->q_pre : NULL};
 	if (op_rmsnorm(q, f->h, f->x, w->attn_norm, c->norm_eps, p->rows) ||
-		op_linear(q, f->qkv, f->h, w->qkv, w->qkv_bias, col0, qkv_cols(c) - col0, false, p->rows))
-		return -1;
-	if (c->qk_norm && ((with_q && op_head_norm(q, f->qkv, 0, c->heads, d, w->q_norm, c->norm_eps, p->rows)) ||
-				  op_head_norm(q, f->qkv, *kcol, c->kv_heads, d, w->k_norm, c->norm_eps, p->rows)))
-		return -1;
-	if ((p->observed & OBSERVE_Q_PRE) && op_copy(q, f->q_pre, 0, 0, f->qkv, 0, 0, p->rows, hd))
-		return -1;
-	if ((with_q && op_rope(q, f->qkv, 0, c->heads, d, f->cs, p->rows)) || op_rope(q, f->qkv, *kcol, c->kv_heads, d, f->cs, p->rows))
+		op_linear_qkv(q, f->qkv, f->h, w->qkv, w->qkv_bias, col0, qkv_cols(c) - col0, &heads, p->rows))
 		return -1;
 	return op_kv_append(q, l, p->seq, p->n, f->qkv, *kcol, *kcol + (int64_t)c->kv_heads * d);
 }

@@ -127,6 +127,10 @@ bool cpu_has_avx512(void);
 bool cpu_has_avx512bf16(void);
 bool cpu_has_amx(void);
 
+/* heads.c: heads [head0, head0 + heads) of e, rows [row0, row0 + rows) of out. */
+void cpu_heads_finish(const struct cpu_kernels *k, const struct head_epilogue *e, struct tensor *out, int64_t row0, int64_t rows, int64_t head0,
+	int64_t heads);
+
 struct cpu_device {
 	struct device head;
 	const struct cpu_kernels *kernels;
@@ -184,10 +188,8 @@ int cpu_kv_gather(struct queue *q, struct kv *dst, const struct kv *src, const s
 int cpu_embed(struct queue *q, struct tensor *out, const struct weight *table, const int32_t *ids, int64_t rows);
 int cpu_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, int64_t rows);
 int cpu_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias, int64_t col0,
-	int64_t cols, bool add, int64_t rows);
-int cpu_head_norm(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps, int64_t rows);
+	int64_t cols, bool add, const struct head_epilogue *heads, int64_t rows);
 int cpu_rope_table(struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows);
-int cpu_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows);
 int cpu_linear_swiglu(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, int64_t rows);
 int cpu_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_col, const struct tensor *x, int64_t row, int64_t col, int64_t rows,
 	int64_t cols);

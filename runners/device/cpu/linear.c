@@ -1,4 +1,4 @@
-/* linear.c: y = x W^T over packed panels: cuts rows and panels into items for the threads.
+/* linear.c: y = x W^T over packed panels: cuts rows and panels into items for the threads. An item of q and k holds whole heads and finishes them.
  *
  * Plain X is packed once for a group of rows (and rounded to bf16 where that is the precision); an operand of blocks is packed
  * already. Items of some rows x some panels run in any order: every element of y is one sum over ascending k inside one item. */
@@ -14,6 +14,7 @@ struct linear_job {
 	int64_t x_ld, row0, col0, cols, rows, tile_bytes; /* row0: of the group, in x and out */
 	int64_t block_rows, row_blocks, block_panels;
 	bool add, swiglu;
+	const struct head_epilogue *heads; /* NULL = none */
 };
 
 static void pack_tile(void *arg, int64_t tile, int thread)
@@ -23,6 +24,31 @@ static void pack_tile(void *arg, int64_t tile, int thread)
 	int64_t row = tile * kernels->tile_rows, rows = j->rows - row < kernels->tile_rows ? j->rows - row : kernels->tile_rows;
 	(void)thread;
 	kernels->pack_rows((char *)j->packed + tile * j->tile_bytes, j->x + row * j->x_ld, j->x_ld, rows, j->w->head.k, j->d->head.bf16);
+}
+
+/* Panels whose multiples end between heads; 0 = heads and panels do not fit, so that heads wait for all columns. */
+static int64_t head_panels(const struct head_epilogue *e)
+{
+	return e->d % PANEL == 0 && e->col % e->d == 0 ? e->d / PANEL : 0;
+}
+
+/* The heads in columns [col, col + cols). */
+static void finish_heads(const struct linear_job *j, int64_t row, int64_t rows, int64_t col, int64_t cols)
+{
+	const struct head_epilogue *e = j->heads;
+	int64_t first = col > e->col ? (col - e->col) / e->d : 0, end = (col + cols - e->col) / e->d, n = e->q_heads + e->k_heads;
+	end = end < n ? end : n;
+	if (first < end)
+		cpu_heads_finish(j->d->kernels, e, j->out, j->row0 + row, rows, first, end - first);
+}
+
+enum { HEAD_ROWS = 16 };
+static void late_heads(void *arg, int64_t item, int thread)
+{
+	struct linear_job *j = arg;
+	int64_t row = item * HEAD_ROWS;
+	(void)thread;
+	finish_heads(j, row, j->rows - row < HEAD_ROWS ? j->rows - row : HEAD_ROWS, 0, j->cols);
 }
 
 static void linear_block(void *arg, int64_t item, int thread)
@@ -50,6 +76,8 @@ static void linear_block(void *arg, int64_t item, int thread)
 	} else
 		a.out = out->x + (j->row0 + row) * out->cols + (j->swiglu ? col / 2 : col);
 	j->d->kernels->linear(&a, cpu_scratch(&j->d->head, thread));
+	if (j->heads && head_panels(j->heads))
+		finish_heads(j, row, a.rows, col, a.cols);
 }
 
 static int64_t parts(int64_t n, int64_t size)
@@ -69,6 +97,11 @@ static void choose_blocks(struct linear_job *j)
 	int64_t share = panels * j->row_blocks / ((j->rows <= FEW_ROWS ? 1 : 4) * threads);
 	share = share < least ? least : share > most ? most : share;
 	j->block_panels = parts(panels, parts(panels, share));
+	int64_t whole = j->heads ? head_panels(j->heads) : 0;
+	if (whole) {
+		j->block_panels = round_up(j->block_panels, whole);
+		j->block_panels = j->block_panels > most ? most / whole * whole : j->block_panels;
+	}
 }
 
 static int packed_room(struct cpu_device *d, int64_t bytes)
@@ -86,6 +119,8 @@ static void run_group(struct linear_job *j)
 {
 	choose_blocks(j);
 	pool_run(j->d->head.pool, j->row_blocks * parts(parts(j->cols, PANEL), j->block_panels), linear_block, j);
+	if (j->heads && !head_panels(j->heads))
+		pool_run(j->d->head.pool, parts(j->rows, HEAD_ROWS), late_heads, j);
 }
 
 static int run(struct queue *q, struct linear_job j, const struct tensor *x, const struct weight *weight, int64_t rows)
@@ -118,9 +153,9 @@ static int run(struct queue *q, struct linear_job j, const struct tensor *x, con
 }
 
 int cpu_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias,
-	int64_t col0, int64_t cols, bool add, int64_t rows)
+	int64_t col0, int64_t cols, bool add, const struct head_epilogue *heads, int64_t rows)
 {
-	struct linear_job j = {.out = out, .bias = bias ? bias->x : NULL, .col0 = col0, .cols = cols, .add = add};
+	struct linear_job j = {.out = out, .bias = bias ? bias->x : NULL, .col0 = col0, .cols = cols, .add = add, .heads = heads};
 	return run(q, j, x, w, rows);
 }
 

@@ -1,4 +1,4 @@
-/* rows.c: the operations that work on each row alone: norms and RoPE. Threads take blocks of rows. */
+/* rows.c: the operations that work on each row alone: norms and the table of rotations. Threads take blocks of rows. */
 #include "runners/device/cpu/cpu.h"
 
 enum { BLOCK_ELEMENTS = 16384 }; /* of an item: some microseconds; less is not worth waking a thread */
@@ -12,7 +12,6 @@ struct rows_job {
 	char *scratch;          /* of this thread */
 	const float *x, *w;
 	int64_t out_ld, x_ld, n;
-	int heads, d;
 	float eps;
 };
 
@@ -62,29 +61,6 @@ int cpu_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, con
 		w->cols);
 }
 
-static void head_norm_row(const struct rows_job *j, int64_t r)
-{
-	for (int h = 0; h < j->heads; h++) {
-		float *x = j->out + r * j->out_ld + h * j->d;
-		j->kernels->rmsnorm(x, x, j->w, j->d, j->eps);
-	}
-}
-
-int cpu_head_norm(
-	struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps, int64_t rows)
-{
-	return run_rows(q,
-		(struct rows_job){.row = head_norm_row,
-			.rows = rows,
-			.out = x->x + col0,
-			.w = w->x,
-			.out_ld = x->cols,
-			.heads = heads,
-			.d = d,
-			.eps = eps},
-		(int64_t)heads * d);
-}
-
 int cpu_rope_table(
 	struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows)
 {
@@ -96,25 +72,4 @@ int cpu_rope_table(
 			cs->x[r * cs->cols + d / 2 + t] = sinf(angle) * (float)mscale;
 		}
 	return 0;
-}
-
-static void rope_row(const struct rows_job *j, int64_t r)
-{
-	const float *cs = j->x + r * j->x_ld;
-	for (int h = 0; h < j->heads; h++)
-		j->kernels->rope(j->out + r * j->out_ld + h * j->d, cs, cs + j->d / 2, j->d);
-}
-
-int cpu_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows)
-{
-	return run_rows(q,
-		(struct rows_job){.row = rope_row,
-			.rows = rows,
-			.out = x->x + col0,
-			.x = cs->x,
-			.out_ld = x->cols,
-			.x_ld = cs->cols,
-			.heads = heads,
-			.d = d},
-		(int64_t)heads * d);
 }

@@ -182,9 +182,7 @@ static inline char *view_row(const struct kv_view *view, char *base, const struc
 /* ---- rows.c ---- */
 int cuda_embed(struct queue *q, struct tensor *out, const struct weight *table, const int32_t *ids, int64_t rows);
 int cuda_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, int64_t rows);
-int cuda_head_norm(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps, int64_t rows);
 int cuda_rope_table(struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows);
-int cuda_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows);
 int cuda_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_col, const struct tensor *x, int64_t row, int64_t col, int64_t rows,
 	int64_t cols);
 int cuda_gather_rows(struct queue *q, struct tensor *out, const struct tensor *x, const int32_t *rows, int64_t n);
@@ -202,7 +200,7 @@ int cuda_pool(struct queue *q, struct tensor *out, const struct tensor *x, int g
 
 /* ---- matmul.c ---- */
 int cuda_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, const struct tensor *bias, int64_t col0,
-	int64_t cols, bool add, int64_t rows);
+	int64_t cols, bool add, const struct head_epilogue *heads, int64_t rows);
 int cuda_linear_swiglu(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, int64_t rows);
 void cuda_peaks(struct device *d, struct device_peaks *p);
 

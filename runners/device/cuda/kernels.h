@@ -26,11 +26,8 @@ cudaError_t kernel_fill(cudaStream_t s, float *x, int64_t n, float value);
 /* ids [rows] of table [., ld] (bf16 or fp32), n columns, to out */
 cudaError_t kernel_embed(cudaStream_t s, float *out, int64_t out_ld, struct rows table, const int32_t *ids, int64_t n, int64_t rows);
 cudaError_t kernel_rmsnorm(cudaStream_t s, struct rows out, const float *x, int64_t x_ld, const float *w, int64_t n, float eps, int64_t rows);
-/* heads of d side by side, in place */
-cudaError_t kernel_head_norm(cudaStream_t s, float *x, int64_t ld, int heads, int d, const float *w, float eps, int64_t rows);
 /* positions as fp32 (rounded as on the CPU), inv_freq [d/2] */
 cudaError_t kernel_rope_table(cudaStream_t s, float *cs, int64_t ld, const float *positions, const float *inv_freq, float mscale, int d, int64_t rows);
-cudaError_t kernel_rope(cudaStream_t s, float *x, int64_t ld, int heads, int d, const float *cs, int64_t cs_ld, int64_t rows);
 /* rows of `bytes` bytes, a multiple of 4 */
 cudaError_t kernel_gather_rows(cudaStream_t s, void *out, int64_t out_bytes, const void *x, int64_t x_bytes, const int32_t *index, int64_t n,
 	int64_t bytes);
@@ -76,6 +73,17 @@ cudaError_t kernel_linear_in(cudaStream_t s, struct rows out, int64_t all_rows, 
 /* out = (add ? out : 0) + (y + bias); y may be out itself (then add must be false). bias NULL = none. */
 cudaError_t kernel_linear_out(cudaStream_t s, float *out, int64_t ld, const float *y, int64_t y_ld, const float *bias, bool add, int64_t cols,
 	int64_t rows);
+/* After the sums of q and k: struct head_epilogue. */
+struct heads_job {
+	float *x; /* of the first head */
+	int64_t ld, cs_ld, pre_ld, rows;
+	int heads, q_heads, d;
+	float eps;
+	const float *q_norm, *k_norm; /* or NULL */
+	const float *cs;
+	float *pre; /* or NULL */
+};
+cudaError_t kernel_heads(cudaStream_t s, struct heads_job job);
 /* y [rows][y_ld] holds gate and up by turns of 16 columns; out[r][i] = silu(gate_i) * up_i, i < f */
 cudaError_t kernel_swiglu(cudaStream_t s, struct rows out, const float *y, int64_t y_ld, int64_t f, int64_t rows);
 

@@ -62,15 +62,9 @@ static int linear_few(struct queue *q, struct tensor *out, const struct tensor *
 	return 0;
 }
 
-int cuda_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *weight, const struct tensor *bias_row, int64_t col0,
+static int linear_many(struct queue *q, struct tensor *out, const struct tensor *x, const struct cuda_weight *w, const float *bias, int64_t col0,
 	int64_t cols, bool add, int64_t rows)
 {
-	const struct cuda_weight *w = cuda_weight(weight);
-	const float *bias = bias_row ? bias_row->x : NULL;
-	if (cuda_use(q->d))
-		return -1;
-	if (rows <= LINEAR_FEW)
-		return linear_few(q, out, x, w, bias, col0, cols, add, rows);
 	for (int64_t r = 0; r < rows; r += LINEAR_ROWS) {
 		int64_t n = rows - r < LINEAR_ROWS ? rows - r : LINEAR_ROWS, ld;
 		const void *in = operand_rows(q, x, r, n, n, w->head.k, &ld);
@@ -81,6 +75,34 @@ int cuda_linear(struct queue *q, struct tensor *out, const struct tensor *x, con
 			return -1;
 	}
 	return 0;
+}
+
+static int finish_heads(struct queue *q, struct tensor *out, const struct head_epilogue *e, int64_t rows)
+{
+	struct heads_job job = {.x = out->x + e->col,
+		.ld = out->cols,
+		.cs_ld = e->cs->cols,
+		.pre_ld = e->q_pre ? e->q_pre->cols : 0,
+		.rows = rows,
+		.heads = e->q_heads + e->k_heads,
+		.q_heads = e->q_heads,
+		.d = e->d,
+		.eps = e->eps,
+		.q_norm = e->q_norm ? e->q_norm->x : NULL,
+		.k_norm = e->k_norm ? e->k_norm->x : NULL,
+		.cs = e->cs->x,
+		.pre = e->q_pre ? e->q_pre->x : NULL};
+	return job.heads ? cuda_check(q->d, kernel_heads(cuda_queue(q)->stream, job), "op_linear_qkv") : 0;
+}
+
+int cuda_linear(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *weight, const struct tensor *bias_row, int64_t col0,
+	int64_t cols, bool add, const struct head_epilogue *heads, int64_t rows)
+{
+	const struct cuda_weight *w = cuda_weight(weight);
+	const float *bias = bias_row ? bias_row->x : NULL;
+	if (cuda_use(q->d) || (rows <= LINEAR_FEW ? linear_few : linear_many)(q, out, x, w, bias, col0, cols, add, rows))
+		return -1;
+	return heads ? finish_heads(q, out, heads, rows) : 0;
 }
 
 int cuda_linear_swiglu(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *weight, int64_t rows)

@@ -1,4 +1,4 @@
-/* norm.cu: RMSNorm of rows and of heads, in fp32. The sum of squares is added in one fixed order: strided by thread, then a tree. */
+/* norm.cu: RMSNorm of rows, in fp32. The sum of squares is added in one fixed order: strided by thread, then a tree. */
 #include "runners/device/cuda/kernels.h"
 #include "runners/device/cuda/klaunch.cuh"
 #include "runners/device/cuda/ptx.cuh"
@@ -38,28 +38,8 @@ static __global__ void __launch_bounds__(THREADS) rmsnorm(struct rows out, const
 	}
 }
 
-/* One warp a head. */
-static __global__ void __launch_bounds__(THREADS) head_norm(float *x, int64_t ld, int heads, int d, const float *w, float eps, int64_t total)
-{
-	int64_t item = blockIdx.x * (int64_t)WARPS + (threadIdx.x >> 5);
-	int lane = threadIdx.x & 31;
-	if (item >= total) /* whole warps leave */
-		return;
-	float *in = x + item / heads * ld + item % heads * d, sum = 0;
-	for (int i = lane; i < d; i += 32)
-		sum += in[i] * in[i];
-	float scale = 1 / sqrtf(warp_sum(sum) / (float)d + eps);
-	for (int i = lane; i < d; i += 32)
-		in[i] = in[i] * scale * w[i];
-}
-
 extern "C" cudaError_t kernel_rmsnorm(
 	cudaStream_t s, struct rows out, const float *x, int64_t x_ld, const float *w, int64_t n, float eps, int64_t rows)
 {
 	return klaunch(rmsnorm, (unsigned)rows, THREADS, 0, s, out, x, x_ld, w, n, eps);
-}
-
-extern "C" cudaError_t kernel_head_norm(cudaStream_t s, float *x, int64_t ld, int heads, int d, const float *w, float eps, int64_t rows)
-{
-	return klaunch(head_norm, blocks_for(rows * heads, WARPS), THREADS, 0, s, x, ld, heads, d, w, eps, rows * heads);
 }

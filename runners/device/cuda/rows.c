@@ -28,13 +28,6 @@ int cuda_rmsnorm(struct queue *q, struct tensor *out, const struct tensor *x, co
 		kernel_rmsnorm(cuda_queue(q)->stream, tensor_rows_from(out, 0), x->x, x->cols, w->x, w->cols, eps, rows), "op_rmsnorm");
 }
 
-int cuda_head_norm(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *w, float eps, int64_t rows)
-{
-	if (cuda_use(q->d))
-		return -1;
-	return cuda_check(q->d, kernel_head_norm(cuda_queue(q)->stream, x->x + col0, x->cols, heads, d, w->x, eps, rows), "op_head_norm");
-}
-
 /* Positions and frequencies are rounded to fp32 on the host: the angles have the CPU's bits. */
 int cuda_rope_table(struct queue *q, struct tensor *cs, const int64_t *positions, const double *inv_freq, double mscale, int d, int64_t rows)
 {
@@ -49,13 +42,6 @@ int cuda_rope_table(struct queue *q, struct tensor *cs, const int64_t *positions
 			      kernel_rope_table(cuda_queue(q)->stream, cs->x, cs->cols, args + d / 2, args, (float)mscale, d, rows),
 			      "op_rope_table")
 		    : -1;
-}
-
-int cuda_rope(struct queue *q, struct tensor *x, int64_t col0, int heads, int d, const struct tensor *cs, int64_t rows)
-{
-	if (cuda_use(q->d))
-		return -1;
-	return cuda_check(q->d, kernel_rope(cuda_queue(q)->stream, x->x + col0, x->cols, heads, d, cs->x, cs->cols, rows), "op_rope");
 }
 
 int cuda_copy(struct queue *q, struct tensor *out, int64_t out_row, int64_t out_col, const struct tensor *x, int64_t row, int64_t col, int64_t rows,

@@ -5,7 +5,7 @@ static const int64_t ROWS[] = {1, 2, 5, 13};
 static const char *const ALL[] = {"reference", "avx2", "avx512", "avx512bf16", "amx"};
 enum { N_ALL = 5 };
 
-static void test_rmsnorm_and_head_norm(void **state)
+static void test_rmsnorm(void **state)
 {
 	(void)state;
 	static const int64_t widths[] = {16, 64, 80, 100, 896};
@@ -16,32 +16,22 @@ static void test_rmsnorm_and_head_norm(void **state)
 		struct queue *q = queue_new(d);
 		for (int w = 0; w < 5; w++)
 			for (int r = 0; r < 4; r++) {
-				int64_t n = widths[w], rows = ROWS[r],
-					cols = 3 * n + 7; /* heads 1 and 2 of three from column 3 */
-				float *x = values(1, rows * cols, 3), *g = values(2, n, 2);
-				struct tensor *xt = tensor_of(q, x, rows, cols), *gt = tensor_of(q, g, 1, n),
-					      *out = tensor_of(q, x, rows, cols);
+				int64_t n = widths[w], rows = ROWS[r], cols = n + 7;
+				float *x = values(1, rows * cols, 3), *g = values(2, n, 2), *want = mem_new((size_t)(rows * cols), sizeof *want);
+				struct tensor *xt = tensor_of(q, x, rows, cols), *gt = tensor_of(q, g, 1, n), *out = tensor_of(q, x, rows, cols);
 				assert_int_equal(op_rmsnorm(q, out, xt, gt, 1e-5f, rows), 0);
-				assert_int_equal(op_head_norm(q, xt, 3 + n, 2, (int)n, gt, 1e-5f, rows), 0);
-				float *a = host_of(q, out), *b = host_of(q, xt);
-				for (int64_t j = 0; j < rows; j++)
-					for (int64_t c = 0; c < cols; c++) {
-						int64_t first = c < 3 + n ? 0 : c < 3 + 2 * n ? 3 + n : 3 + 2 * n;
-						double sum = 0, head = 0;
-						for (int64_t k = 0; k < n; k++) {
-							sum += (double)x[j * cols + k] * x[j * cols + k];
-							head += (double)x[j * cols + first + k] * x[j * cols + first + k];
-						}
+				float *got = host_of(q, out);
+				for (int64_t j = 0; j < rows; j++) {
+					double sum = 0;
+					for (int64_t c = 0; c < n; c++)
+						sum += (double)x[j * cols + c] * x[j * cols + c];
+					for (int64_t c = 0; c < cols; c++) { /* columns behind w stay */
 						float v = x[j * cols + c];
-						float want = c < n ? (float)(v / sqrt(sum / (double)n + 1e-5) * g[c])
-								   : v; /* columns behind w stay */
-						bool in_heads = c >= 3 + n && c < 3 + 3 * n;
-						float want_head =
-							in_heads ? (float)(v / sqrt(head / (double)n + 1e-5) * g[c - first]) : v;
-						assert_close("rmsnorm", &a[j * cols + c], &want, 1, 1e-6); /* observed 3e-7 */
-						assert_close("head norm", &b[j * cols + c], &want_head, 1, 1e-6);
+						want[j * cols + c] = c < n ? (float)(v / sqrt(sum / (double)n + 1e-5) * g[c]) : v;
 					}
-				free(x), free(g), free(a), free(b);
+				}
+				assert_close("rmsnorm", got, want, rows * cols, 1e-6); /* observed 3e-7 */
+				free(x), free(g), free(got), free(want);
 				tensor_free(xt), tensor_free(gt), tensor_free(out);
 			}
 		queue_free(q);
@@ -49,45 +39,124 @@ static void test_rmsnorm_and_head_norm(void **state)
 	}
 }
 
-static void test_rope(void **state)
+/* ---- heads of q and k behind their projection ---- */
+
+enum { Q_HEADS = 6, K_HEADS = 2 };
+static const double MSCALE = 1.25;
+struct heads_case {
+	int d, q_heads; /* q_heads 0: k alone, with the rest of q's last panel before it */
+	bool norm, bias, pre;
+	int64_t rows;
+};
+
+/* y [rows][cols]: the plain layer's result; becomes what op_linear_qkv promises, in double. pre takes q. */
+static void heads_by_hand(const struct heads_case *c, int64_t cols, int64_t col, const float *norm[2], const double *inv_freq, const int64_t *pos, float *y,
+	float *pre)
+{
+	int half = c->d / 2;
+	for (int64_t r = 0; r < c->rows; r++)
+		for (int h = 0; h < c->q_heads + K_HEADS; h++) {
+			float *x = y + r * cols + col + h * c->d;
+			const float *w = norm[h >= c->q_heads];
+			double sum = 0, v[256];
+			for (int t = 0; t < c->d; t++)
+				sum += (double)x[t] * x[t];
+			for (int t = 0; t < c->d; t++) {
+				v[t] = c->norm ? x[t] / sqrt(sum / c->d + 1e-5) * w[t] : x[t];
+				if (h < c->q_heads)
+					pre[(r * c->q_heads + h) * c->d + t] = (float)v[t];
+			}
+			for (int t = 0; t < half; t++) {
+				float angle = (float)pos[r] * (float)inv_freq[t];
+				double cosine = cos(angle) * MSCALE, sine = sin(angle) * MSCALE;
+				x[t] = (float)(v[t] * cosine - v[half + t] * sine);
+				x[half + t] = (float)(v[half + t] * cosine + v[t] * sine);
+			}
+		}
+}
+
+static void check_heads(struct device *dev, const struct heads_case *c)
+{
+	enum { K = 40 };
+	struct queue *q = queue_new(dev);
+	int64_t hd = (int64_t)Q_HEADS * c->d, n = hd + 2 * K_HEADS * c->d, col0 = c->q_heads ? 0 : hd / 32 * 32, cols = n - col0;
+	float *x = values(1, c->rows * K, 1), *w = values(2, n * K, .5f), *bias = values(3, n, 1), *qn = values(4, c->d, 2), *kn = values(5, c->d, 2);
+	int64_t *pos = mem_new((size_t)c->rows, sizeof *pos);
+	double inv_freq[128];
+	for (int t = 0; t < c->d / 2; t++)
+		inv_freq[t] = pow(10000, -2.0 * t / c->d);
+	for (int64_t r = 0; r < c->rows; r++)
+		pos[r] = r % 5 == 4 ? 170001 - r : 7 * r;
+	struct weight *weight = weight_of(dev, w, n, K);
+	struct tensor *xt = tensor_of(q, x, c->rows, K), *bt = tensor_of(q, bias, 1, n), *plain = tensor_of(q, NULL, c->rows, cols),
+		      *out = tensor_of(q, NULL, c->rows, cols), *cs = tensor_of(q, NULL, c->rows, c->d), *qt = tensor_of(q, qn, 1, c->d),
+		      *kt = tensor_of(q, kn, 1, c->d), *pre = c->pre && c->q_heads ? tensor_of(q, NULL, c->rows, c->q_heads * c->d) : NULL;
+	struct head_epilogue e = {.col = c->q_heads ? 0 : hd - col0, .q_heads = c->q_heads, .k_heads = K_HEADS, .d = c->d, .q_norm = c->norm ? qt : NULL,
+		.k_norm = c->norm ? kt : NULL, .eps = 1e-5f, .cs = cs, .q_pre = pre};
+	assert_int_equal(op_rope_table(q, cs, pos, inv_freq, MSCALE, c->d, c->rows), 0);
+	assert_int_equal(op_linear(q, plain, xt, weight, c->bias ? bt : NULL, col0, cols, false, c->rows), 0);
+	assert_int_equal(op_linear_qkv(q, out, xt, weight, c->bias ? bt : NULL, col0, cols, &e, c->rows), 0);
+	float *want = host_of(q, plain), *got = host_of(q, out), *want_pre = mem_new((size_t)(c->rows * hd), sizeof *want_pre);
+	heads_by_hand(c, cols, e.col, (const float *[]){qn, kn}, inv_freq, pos, want, want_pre);
+	assert_close("heads", got, want, c->rows * cols, 2e-6); /* observed 6e-7 */
+	if (pre) {
+		float *got_pre = host_of(q, pre);
+		assert_close("q before it is turned", got_pre, want_pre, c->rows * c->q_heads * c->d, 2e-6);
+		free(got_pre);
+	}
+	free(x), free(w), free(bias), free(qn), free(kn), free(pos), free(want), free(got), free(want_pre);
+	tensor_free(xt), tensor_free(bt), tensor_free(plain), tensor_free(out), tensor_free(cs), tensor_free(qt), tensor_free(kt), tensor_free(pre);
+	weight_free(weight);
+	queue_free(q);
+}
+
+static void test_heads(void **state)
 {
 	(void)state;
-	static const int dims[] = {16, 32, 64, 80, 128, 20};
-	static const int64_t positions[] = {0, 1, 7, 1000, 170001};
-	enum { N = 5, HEADS = 3, COL0 = 2 };
-	for (int i = 0; i < N_ALL; i++) {
-		struct device *d = open_device(ALL[i], "fp32", 2);
-		if (!d)
-			continue;
-		struct queue *q = queue_new(d);
-		for (int m = 0; m < 6; m++) {
-			int dim = dims[m];
-			double inv_freq[64], mscale = 1.25;
-			for (int t = 0; t < dim / 2; t++)
-				inv_freq[t] = pow(10000, -2.0 * t / dim);
-			int64_t cols = COL0 + HEADS * dim + 1;
-			float *x = values(3, N * cols, 2);
-			struct tensor *xt = tensor_of(q, x, N, cols), *cs = tensor_of(q, NULL, N, dim);
-			assert_int_equal(op_rope_table(q, cs, positions, inv_freq, mscale, dim, N), 0);
-			assert_int_equal(op_rope(q, xt, COL0, HEADS, dim, cs, N), 0);
-			float *got = host_of(q, xt), *want = mem_new((size_t)(N * cols), sizeof *want);
-			memcpy(want, x, (size_t)(N * cols) * sizeof *x);
-			for (int r = 0; r < N; r++)
-				for (int h = 0; h < HEADS; h++)
-					for (int t = 0; t < dim / 2; t++) {
-						float angle = (float)positions[r] * (float)inv_freq[t];
-						int64_t a = r * cols + COL0 + h * dim + t, b = a + dim / 2;
-						double c = cos(angle) * mscale, s = sin(angle) * mscale;
-						want[a] = (float)(x[a] * c - x[b] * s);
-						want[b] = (float)(x[b] * c + x[a] * s);
-					}
-			assert_close("rope", got, want, N * cols, 1e-6); /* observed 3e-7 */
-			free(x), free(got), free(want);
-			tensor_free(xt), tensor_free(cs);
+	static const int dims[] = {16, 32, 64, 96, 128, 20, 80, 256};
+	static const int64_t rows[] = {1, 5, 33, 200, 500};
+	for (int i = 0; i < N_ALL; i++)
+		for (int p = 0; p < 2; p++) {
+			struct device *d = open_device(ALL[i], PRECISIONS[p], 2);
+			for (int n = 0; d && n < 8 * 5; n += every(3))
+				check_heads(d, &(struct heads_case){.d = dims[n / 5], .q_heads = n % 3 == 1 ? 0 : Q_HEADS, .norm = n % 2, .bias = n % 4 < 2,
+						       .pre = n % 7 < 4, .rows = rows[n % 5]});
+			device_close(d);
 		}
-		queue_free(q);
-		device_close(d);
+}
+
+/* Arguments that do not fit are refused, and nothing is written. */
+static void test_heads_refused(void **state)
+{
+	(void)state;
+	enum { D = 32, N = 3 * D, K = 8, R = 4 };
+	struct device *dev = open_device("reference", "fp32", 1);
+	struct queue *q = queue_new(dev);
+	float *w = values(1, N * K, 1);
+	struct weight *weight = weight_of(dev, w, N, K);
+	struct tensor *x = tensor_of(q, w, R, K), *out = tensor_of(q, NULL, R, N), *cs = tensor_of(q, NULL, R, D), *few = tensor_of(q, NULL, R - 1, D),
+		      *narrow = tensor_of(q, NULL, R, D - 1);
+	const struct head_epilogue good = {.q_heads = 1, .k_heads = 1, .d = D, .cs = cs, .eps = 1e-5f};
+	struct head_epilogue bad[8];
+	for (int i = 0; i < 8; i++)
+		bad[i] = good;
+	bad[0].col = D + 1, bad[1].d = D + 2, bad[2].cs = few, bad[3].q_pre = narrow, bad[4].q_norm = narrow, bad[5].k_norm = narrow;
+	bad[6].q_heads = -1, bad[7].col = -1;
+	assert_int_equal(tensor_fill(q, cs, 1), 0);
+	assert_int_equal(tensor_fill(q, out, 5), 0);
+	for (int i = 0; i < 8; i++) {
+		assert_int_equal(op_linear_qkv(q, out, x, weight, NULL, 0, N, &bad[i], R), -1);
+		assert_non_null(strstr(device_error(dev), "op_linear_qkv"));
 	}
+	float *y = host_of(q, out);
+	for (int i = 0; i < R * N; i++)
+		assert_true(y[i] == 5);
+	assert_int_equal(op_linear_qkv(q, out, x, weight, NULL, 0, N, &good, R), 0);
+	free(w), free(y);
+	tensor_free(x), tensor_free(out), tensor_free(cs), tensor_free(few), tensor_free(narrow);
+	weight_free(weight);
+	queue_free(q);
+	device_close(dev);
 }
 
 /* silu(gate) up of one layer, from plain rows and as operands, against double; then through a second layer. */
@@ -310,8 +379,9 @@ static void test_kv_and_views(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rmsnorm_and_head_norm),
-		cmocka_unit_test(test_rope),
+		cmocka_unit_test(test_rmsnorm),
+		cmocka_unit_test(test_heads),
+		cmocka_unit_test(test_heads_refused),
 		cmocka_unit_test(test_linear_swiglu),
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_argmax),

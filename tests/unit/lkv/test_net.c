@@ -258,16 +258,24 @@ static void test_utilities(void **state)
 	(void)state;
 }
 
+enum { DIM = 16 };
+static int identity_rows(void *user, int64_t row0, int64_t n, float *out, char err[ERR_LEN])
+{
+	(void)err;
+	memcpy(out, (const float *)user + row0 * DIM, (size_t)(n * DIM) * sizeof *out);
+	return 0;
+}
+
 /* A key turned by the device's own rotation and turned back is the key. */
 static void test_turns(void **state)
 {
-	enum { DIM = 16, ROWS = 5, FIRST = 700 };
+	enum { ROWS = 5, FIRST = 700 };
 	struct device *dev = NULL;
 	const struct device_options o = {.name = "cpu", .precision = "fp32", .threads = 1};
 	char err[ERR_LEN];
 	assert_int_equal(device_open(&dev, &o, err), 0);
 	struct queue *q = queue_new(dev);
-	struct tensor *x = tensor_new(dev, ROWS, DIM), *cs = tensor_new(dev, ROWS, DIM);
+	struct tensor *x = tensor_new(dev, ROWS, DIM), *to = tensor_new(dev, ROWS, DIM), *cs = tensor_new(dev, ROWS, DIM);
 	const int64_t cap[1] = {FIRST + ROWS}, pos[ROWS] = {FIRST, FIRST + 1, FIRST + 2, FIRST + 3, FIRST + 4};
 	struct kv *kv = kv_new(dev, 1, 1, DIM, cap);
 	double inv_freq[DIM / 2], scale = 1.2;
@@ -280,8 +288,13 @@ static void test_turns(void **state)
 		key[i] = (float)rng_unit(&r);
 	assert_int_equal(tensor_write(q, x, 0, ROWS, key), 0);
 	assert_int_equal(op_rope_table(q, cs, pos, inv_freq, scale, DIM, ROWS), 0);
-	assert_int_equal(op_rope(q, x, 0, 1, DIM, cs, ROWS), 0);
-	assert_int_equal(tensor_read(q, x, 0, ROWS, turned), 0);
+	float same[DIM * DIM] = {0};
+	for (int i = 0; i < DIM; i++)
+		same[i * DIM + i] = 1;
+	struct weight *one = weight_new(dev, DIM, DIM, identity_rows, same, err);
+	assert_int_equal(op_linear_qkv(q, to, x, one, NULL, 0, DIM, &(struct head_epilogue){.k_heads = 1, .d = DIM, .cs = cs}, ROWS), 0);
+	weight_free(one);
+	assert_int_equal(tensor_read(q, to, 0, ROWS, turned), 0);
 	assert_int_equal(kv_write(q, kv, 0, 0, FIRST, filler, filler), 0);
 	assert_int_equal(kv_write(q, kv, 0, 0, ROWS, turned, turned), 0);
 	const struct lkv_shape s = {.layers = 1, .kv_heads = 1, .d = DIM, .key = true, .pre = true};
@@ -291,6 +304,7 @@ static void test_turns(void **state)
 		assert_true(fabsf(back[i] - key[i]) < 1e-5f);
 	free(turns);
 	tensor_free(x);
+	tensor_free(to);
 	tensor_free(cs);
 	kv_free(kv);
 	queue_free(q);
