@@ -95,7 +95,11 @@ void progress_end(struct progress *p)
 void spent_print(const struct runner_counters *c)
 {
 	double prefill = (double)c->prefill_ns * 1e-9, score = (double)c->score_ns * 1e-9;
-	if (c->prefills)
-		fprintf(stderr, "  prefill %.2f s, scoring %.2f s (%.1f x prefill), decoding %.2f s\n", prefill, score, score / prefill,
-			(double)c->decode_ns * 1e-9);
+	if (!c->prefills)
+		return;
+	fprintf(stderr, "  prefill %.2f s, scoring %.2f s (%.1f x prefill), decoding %.2f s\n", prefill, score, score / prefill,
+		(double)c->decode_ns * 1e-9);
+	for (int i = 0; i < RUNNER_SCORERS && c->scorer[i].name; i++)
+		fprintf(stderr, "%s%s %.2f s", i ? ", " : "  scoring: ", c->scorer[i].name, (double)c->scorer[i].ns * 1e-9);
+	fputs(c->scorer[0].name ? "\n" : "", stderr);
 }

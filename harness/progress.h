@@ -27,7 +27,7 @@ void progress_cells(struct progress *p, int cells);
 void progress_end(struct progress *p); /* clears the terminal's line */
 /* Seconds of work left, from the speed so far; negative while nothing is known. */
 double progress_left_sec(const struct progress *p, int64_t now_ns);
-/* One line on stderr: where the time of answering went, scoring in prefills too. */
+/* On stderr: where the time of answering went, scoring in prefills too, and each scorer's part of it. */
 struct runner_counters;
 void spent_print(const struct runner_counters *c);
 /* "45 s", "3 min 20 s", "2 h 05 min". */

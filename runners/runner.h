@@ -163,10 +163,15 @@ struct runner_job {
  * Returns 0, 1 when stopped, -1 when nothing could be done at all (context does not fit, tokeniser error). */
 int runner_answer(struct runner *r, const struct runner_job *job, char err[ERR_LEN]);
 
-/* Counters since the runner was opened: for tests and `ask` ("one prefill, one pass of each scorer"). */
+/* Counters since the runner was opened: for tests and what `ask` and `run` print at their end. */
+enum { RUNNER_SCORERS = 40 }; /* more than there are */
 struct runner_counters {
 	int64_t prefills, prefill_tokens, scorer_passes, forward_calls, decode_tokens, proxy_passes;
 	int64_t prefill_ns, score_ns, decode_ns; /* of answering; what scorers do inside a prefill counts as scoring */
+	struct {
+		const char *name; /* NULL = no further one; "proxy": waiting for the proxy's run */
+		int64_t ns;
+	} scorer[RUNNER_SCORERS]; /* parts of score_ns, in the order of first use */
 };
 struct runner_counters runner_counters(const struct runner *r);
 

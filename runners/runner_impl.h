@@ -82,13 +82,14 @@ struct session {
 	struct plan_method *method;  /* [n_methods], one a variant */
 	int *scoring_of;             /* [n_methods] index into scoring; -1 = full cache */
 	struct scoring *scoring;
+	int64_t *scoring_ns;         /* [n_scoring] its part of score_ns */
 	char (*scoring_error)[ERR_LEN]; /* [n_scoring] "" = fine */
 	int64_t *scoring_oom;        /* [n_scoring] bytes asked for when memory was what failed; else 0 */
 	const struct scorer **scorer;
 	int n_scoring;
 	struct repeat_ids repeat_store;
 	struct repeat_prompt repeat;
-	int64_t prefill_ns, score_ns; /* scoring inside the prefill counts as score */
+	int64_t prefill_ns, score_ns, proxy_ns; /* scoring inside the prefill counts as score; proxy_ns: of score_ns, waiting for the proxy */
 	int64_t second_pass_ns;      /* of score_ns: finish() of scorers that run the model once more */
 	struct proxy_pass *pass;     /* the proxy's run, if a scorer needs one */
 	char context_sha256[SHA_LEN];

@@ -42,7 +42,9 @@ static int watched_layer(void *user, const struct layer_rows *rows, char err[ERR
 	if (s->scorer[w->scoring]->observe(&s->scoring[w->scoring], rows, s->scoring_error[w->scoring]))
 		scoring_failed(s, w->scoring, "observe the prefill");
 	span_end(s->r, span);
-	s->score_ns += clock_ns() - start;
+	int64_t took = clock_ns() - start;
+	s->score_ns += took;
+	s->scoring_ns[w->scoring] += took;
 	(void)err;
 	return 0;
 }
@@ -54,6 +56,7 @@ static void methods_resolve(struct session *s, const struct runner_job *job)
 	s->scoring_of = mem_new((size_t)s->n_methods, sizeof *s->scoring_of);
 	s->scoring = mem_new((size_t)s->n_methods, sizeof *s->scoring);
 	s->scorer = mem_new((size_t)s->n_methods, sizeof *s->scorer);
+	s->scoring_ns = mem_new((size_t)s->n_methods, sizeof *s->scoring_ns);
 	s->scoring_error = mem_new((size_t)s->n_methods, sizeof *s->scoring_error);
 	s->scoring_oom = mem_new((size_t)s->n_methods, sizeof *s->scoring_oom);
 }
@@ -195,7 +198,8 @@ static int proxy_end(struct session *s, const struct runner_job *job)
 	int rc = proxy_pass_finish(s->pass, job->stop, job->user, err);
 	device_use_threads(s->r->device, 0);
 	s->r->counters.proxy_passes++;
-	s->score_ns += clock_ns() - start;
+	s->proxy_ns = clock_ns() - start;
+	s->score_ns += s->proxy_ns;
 	return rc == 1;
 }
 
@@ -217,6 +221,7 @@ static int session_score(struct session *s, const struct runner_job *job)
 		s->r->counters.scorer_passes++;
 		int64_t took = clock_ns() - start;
 		s->score_ns += took;
+		s->scoring_ns[i] += took;
 		s->second_pass_ns += s->scorer[i]->flops ? took : 0;
 	}
 	span_end(s->r, span);
@@ -256,10 +261,28 @@ int session_open(struct session *s, struct runner *r, const struct runner_job *j
 	return session_score(s, job);
 }
 
+static void count_scorer(struct runner_counters *c, const char *name, int64_t ns)
+{
+	int i = 0;
+	while (i < RUNNER_SCORERS - 1 && c->scorer[i].name && strcmp(c->scorer[i].name, name))
+		i++;
+	c->scorer[i].name = name;
+	c->scorer[i].ns += ns;
+}
+
+static void count_scoring(struct session *s)
+{
+	s->r->counters.score_ns += s->score_ns;
+	for (int i = 0; i < s->n_scoring; i++)
+		count_scorer(&s->r->counters, s->scorer[i]->name, s->scoring_ns[i]);
+	if (s->pass)
+		count_scorer(&s->r->counters, "proxy", s->proxy_ns);
+}
+
 void session_close(struct session *s)
 {
 	if (s->r)
-		s->r->counters.score_ns += s->score_ns;
+		count_scoring(s);
 	proxy_pass_free(s->pass); /* first: a run that was given up still looks at the scorers */
 	if (s->pass)
 		device_use_threads(s->r->device, 0);
@@ -277,6 +300,7 @@ void session_close(struct session *s)
 	free(s->scoring_of);
 	free(s->scoring);
 	free(s->scorer);
+	free(s->scoring_ns);
 	free(s->scoring_error);
 	free(s->scoring_oom);
 	*s = (struct session){0};

@@ -1,5 +1,6 @@
 /* test_runner.c: whole contexts through runner.h on the embedded pair: answers, protocols, sharing, bits, memory, timing. */
 #include "runners/runner.h"
+#include "runners/methods/method.h"
 #include "tests/unit/test.h"
 
 /* ---- collecting answers ---- */
@@ -141,6 +142,16 @@ static void one_prefill_one_pass_one_batch(void **state)
 	assert_int_equal(after.prefills - before.prefills, 1);
 	assert_int_equal(after.scorer_passes - before.scorer_passes, 4); /* random, snapkv (three methods), kvzip (two), h2o */
 	assert_int_equal(after.forward_calls - before.forward_calls, longest);
+	static const char *const scorers[] = {"random", "snapkv", "kvzip", "h2o"};
+	int64_t parts = 0;
+	for (int i = 0; i < 4; i++) {
+		assert_string_equal(after.scorer[i].name, scorers[i]);
+		assert_true(after.scorer[i].ns > 0);
+		parts += after.scorer[i].ns;
+	}
+	assert_null(after.scorer[4].name);
+	assert_int_equal(parts, after.score_ns);
+	assert_true(scorer_count() + 1 < RUNNER_SCORERS); /* the proxy besides */
 	free(c), free(context);
 	runner_close(r);
 }
