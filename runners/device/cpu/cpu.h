@@ -16,10 +16,9 @@
 enum {
 	PANEL = 32,         /* columns of packed W that stand side by side */
 	OPERAND_BLOCK = 32, /* rows and columns of a block of a bf16 operand */
-	LINEAR_ROWS = 96,   /* rows of X an item of a linear layer has at most: a K block of them stays in L2 */
+	LINEAR_ROWS = 192,  /* rows of X an item of a linear layer has at most */
 	LINEAR_GROUP = 384, /* rows of X packed at once: bounds the packed copy; W is read once a group */
-	LINEAR_PANELS = 16, /* panels an item has at most: its partial sums (192 KB) stay in L2 */
-	LINEAR_K = 192,     /* K block: a widened panel (24 KB) is read from L1 */
+	LINEAR_PANELS = 16, /* panels an item of a deep layer has at most: its partial sums stay in L2 */
 	LINEAR_FEW = FEW_ROWS, /* up to so many rows W streams from memory once, widened on the way: no K blocks */
 	SCRATCH_BYTES = 9 << 18 /* 2.25 MB of each thread: an attention item of 256 channels takes 2.2 MB */
 };

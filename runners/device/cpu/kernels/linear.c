@@ -2,30 +2,49 @@
  *
  * Two forms of the same sum, chosen by what W is and how many rows there are:
  * - fp32 W: FMA from the panel.
- * - bf16 W: FMA after widening; many rows: a K block of the panel is widened once into scratch (L1) and used by all row tiles;
+ * - bf16 W: FMA after widening; many rows: a K block of the panel is widened once into scratch (L1) and used by all row tiles, which stay in L2;
  * few rows (decoding): widened in registers while W streams from memory. Both do the same FMAs in the same order.
  * Partial sums between K blocks are kept in scratch in fp32: storing and loading them changes no bit. */
 #include "runners/device/cpu/kernels/simd.h"
 
-enum { PREFETCH = 2048 }; /* bytes ahead, into L2, while W streams */
+enum {
+	PREFETCH = 2048,     /* bytes ahead, into L2, while W streams */
+	LINEAR_K = 192,      /* K block: a widened panel (24 KB) is read from L1 */
+	DEPTH_L2 = 1536,     /* k of the rows in L2, where the whole depth does not fit; a multiple of LINEAR_K */
+	X_BYTES = 512 << 10  /* of the rows in L2 */
+};
+
+/* VL columns of a whole tile to [VL][TILE_ROWS]. Each store runs into the next one's place, so the last is cut when nothing follows it. */
+INLINE void pack_columns(float *p, const float *x, int64_t ld, bool bf16, bool end)
+{
+	vf v[VL];
+#pragma GCC unroll 16
+	for (int r = 0; r < VL; r++) {
+		v[r] = r < TILE_ROWS ? vf_load(x + r * ld) : vf_set(0);
+		if (bf16)
+			v[r] = vf_round_bf16(v[r]);
+	}
+	transpose(v);
+#pragma GCC unroll 16
+	for (int c = 0; c < VL - 1; c++)
+		vf_store(p + c * TILE_ROWS, v[c]);
+	if (end)
+		memcpy(p + (VL - 1) * TILE_ROWS, &v[VL - 1], TILE_ROWS * sizeof *p);
+	else
+		vf_store(p + (VL - 1) * TILE_ROWS, v[VL - 1]);
+}
 
 void ISA(pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t k, bool bf16)
 {
-	int64_t k_pad = round_up(k, 2);
+	int64_t k_pad = round_up(k, 2), whole = rows == TILE_ROWS ? k / VL * VL : 0;
 	float *p = dst;
-	for (int64_t r = 0; r < rows; r++) {
-		const float *row = x + r * ld;
-		int64_t i = 0;
-		for (; i + VL <= k; i += VL) {
-			vf v = vf_load(row + i);
-			if (bf16)
-				v = vf_round_bf16(v);
-			for (int j = 0; j < VL; j++)
-				p[(i + j) * rows + r] = v[j];
+	for (int64_t i = 0; i < whole; i += VL)
+		pack_columns(p + i * TILE_ROWS, x + i, ld, bf16, i + VL == k_pad);
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t i = whole; i < k_pad; i++) {
+			float v = i < k ? x[r * ld + i] : 0;
+			p[i * rows + r] = bf16 ? bf16_round(v) : v;
 		}
-		for (; i < k_pad; i++)
-			p[i * rows + r] = i >= k ? 0 : bf16 ? bf16_round(row[i]) : row[i];
-	}
 }
 
 /* As tile_f32 with a = packed rows and b = bf16 pairs, widened on the way. k even. */
@@ -84,22 +103,23 @@ static void tile_of_panel(const struct linear_item *a, int64_t row, int64_t rows
 }
 
 /* Half a panel: SWIGLU_TURN columns of silu(gate) up. */
-static void finish_swiglu(const struct linear_item *a, const float *c, int64_t row, int64_t rows, int64_t col)
+static void finish_swiglu(const struct linear_item *a, const float *c, int64_t col)
 {
-	for (int64_t r = 0; r < rows; r++, c += PANEL)
+	for (int64_t r = 0; r < a->rows; r++, c += PANEL)
 		for (int j = 0; j < SWIGLU_TURN; j += VL)
-			vf_store(a->out + (row + r) * a->out_ld + col / 2 + j, vf_silu(vf_load(c + j)) * vf_load(c + SWIGLU_TURN + j));
+			vf_store(a->out + r * a->out_ld + col / 2 + j, vf_silu(vf_load(c + j)) * vf_load(c + SWIGLU_TURN + j));
 }
 
-static void finish(const struct linear_item *a, const float *c, int64_t row, int64_t rows, int64_t col)
+/* The sums c [rows][PANEL] of a panel, whose first column is col, go out. */
+static void finish(const struct linear_item *a, const float *c, int64_t col)
 {
 	if (a->swiglu) {
-		finish_swiglu(a, c, row, rows, col);
+		finish_swiglu(a, c, col);
 		return;
 	}
 	int64_t cols = a->cols - col < PANEL ? a->cols - col : PANEL;
-	for (int64_t r = 0; r < rows; r++, c += PANEL) {
-		float *out = a->out + (row + r) * a->out_ld + col;
+	for (int64_t r = 0; r < a->rows; r++, c += PANEL) {
+		float *out = a->out + r * a->out_ld + col;
 		if (cols == PANEL)
 			for (int j = 0; j < PANEL; j += VL) {
 				vf v = vf_load(c + j);
@@ -119,35 +139,67 @@ static void finish(const struct linear_item *a, const float *c, int64_t row, int
 	}
 }
 
-void ISA(linear_limits)(int64_t k, int64_t *rows, int64_t *least, int64_t *most)
+/* Of the rows, so much stays in L2: equal parts of k, in whole K blocks. */
+static int64_t row_depth(int64_t k)
 {
-	(void)k;
-	*rows = LINEAR_ROWS;
-	*least = 1;
-	*most = LINEAR_PANELS;
+	int64_t parts = (k + DEPTH_L2 - 1) / DEPTH_L2;
+	return round_up((k + parts - 1) / parts, LINEAR_K);
+}
+
+/* All row tiles of one panel over the K block [k0, k1), while the next block comes from memory. sums: of the panel, [rows][PANEL]. */
+static void panel_depth(const struct linear_item *a, int64_t p, int64_t k0, int64_t k1, float *wide, float *sums)
+{
+	const char *panel = a->w + p * a->panel_bytes, *block = panel + k0 * PANEL * (a->bf16 ? 2 : 4);
+	int64_t bytes = (k1 - k0) * PANEL * (a->bf16 ? 2 : 4), slice = round_up(bytes * TILE_ROWS / a->rows, 64);
+	if (a->bf16)
+		widen_panel(wide, (const uint32_t *)block, k1 - k0);
+	for (int64_t r = 0; r < a->rows; r += TILE_ROWS) {
+		const char *next = block + bytes + r / TILE_ROWS * slice;
+		for (int64_t i = 0; i < slice; i += 64)
+			_mm_prefetch(next + i, _MM_HINT_T1);
+		tile_of_panel(a, r, a->rows - r < TILE_ROWS ? a->rows - r : TILE_ROWS, panel, a->bf16 ? wide : NULL, k0, k1 - k0, sums + r * PANEL);
+	}
+}
+
+static void linear_many(const struct linear_item *a, void *scratch)
+{
+	float *wide = scratch, *sums = wide + LINEAR_K * PANEL; /* sums [panel][rows][PANEL], of one panel where the whole depth is done at once */
+	int64_t panels = (a->cols + PANEL - 1) / PANEL, depth = row_depth(a->k);
+	for (int64_t k0 = 0, k1; k0 < a->k; k0 = k1) {
+		k1 = k0 + depth < a->k ? k0 + depth : a->k;
+		bool whole = k0 == 0 && k1 == a->k;
+		for (int64_t p = 0; p < panels; p++) {
+			float *c = sums + (whole ? 0 : p * a->rows * PANEL);
+			for (int64_t k = k0; k < k1; k += LINEAR_K)
+				panel_depth(a, p, k, k1 - k < LINEAR_K ? k1 : k + LINEAR_K, wide, c);
+			if (k1 == a->k)
+				finish(a, c, p * PANEL);
+		}
+	}
+}
+
+static void linear_few(const struct linear_item *a, float *sums)
+{
+	for (int64_t p = 0; p < (a->cols + PANEL - 1) / PANEL; p++) {
+		for (int64_t r = 0; r < a->rows; r += TILE_ROWS)
+			tile_of_panel(a, r, a->rows - r < TILE_ROWS ? a->rows - r : TILE_ROWS, a->w + p * a->panel_bytes, NULL, 0, a->k, sums + r * PANEL);
+		finish(a, sums, p * PANEL);
+	}
 }
 
 void ISA(linear)(const struct linear_item *a, void *scratch)
 {
-	float *wide = scratch, *sums = wide + LINEAR_K * PANEL; /* sums [panel][rows][PANEL] */
-	int64_t panels = (a->cols + PANEL - 1) / PANEL;
-	bool few = a->rows <= LINEAR_FEW;
-	int64_t block = few ? a->k : LINEAR_K;
-	for (int64_t k0 = 0; k0 < a->k; k0 += block) {
-		int64_t kc = a->k - k0 < block ? a->k - k0 : block;
-		for (int64_t p = 0; p < panels; p++) {
-			const char *panel = a->w + p * a->panel_bytes;
-			bool widen = a->bf16 && !few;
-			if (widen)
-				widen_panel(wide, (const uint32_t *)panel + k0 / 2 * PANEL, kc);
-			for (int64_t r = 0; r < a->rows; r += TILE_ROWS) {
-				int64_t rows = a->rows - r < TILE_ROWS ? a->rows - r : TILE_ROWS;
-				tile_of_panel(a, r, rows, panel, widen ? wide : NULL, k0, kc, sums + (p * a->rows + r) * PANEL);
-			}
-		}
-	}
-	for (int64_t p = 0; p < panels; p++)
-		for (int64_t r = 0; r < a->rows; r += TILE_ROWS)
-			finish(a, sums + (p * a->rows + r) * PANEL, r, a->rows - r < TILE_ROWS ? a->rows - r : TILE_ROWS,
-				p * PANEL);
+	if (a->rows <= LINEAR_FEW)
+		linear_few(a, scratch);
+	else
+		linear_many(a, scratch);
+}
+
+/* A depth of the rows stays in L2, and with it, where a layer is deeper, the sums of all panels. */
+void ISA(linear_limits)(int64_t k, int64_t *rows, int64_t *least, int64_t *most)
+{
+	*rows = X_BYTES / (4 * row_depth(k)) / TILE_ROWS * TILE_ROWS;
+	*rows = *rows > LINEAR_ROWS ? LINEAR_ROWS : *rows;
+	*least = 1;
+	*most = k > DEPTH_L2 ? LINEAR_PANELS : 1 << 20;
 }
