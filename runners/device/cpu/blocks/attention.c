@@ -176,6 +176,17 @@ static bool pack_context(const struct attend_item *a, const struct work *w, int 
 	return !(most * w->most_query * (float)a->d * w->units < TOO_LARGE); /* NaN and infinite too */
 }
 
+/* Keys [key, end) come next: some are asked for now, so that memory does not rest while the block before them is multiplied. */
+INLINE int64_t ask_ahead(const struct attend_item *a, const struct segment *s, int64_t key, int64_t end)
+{
+	for (; key < end; key++) {
+		prefetch_row(s->k, s, key, a->d);
+		if (wants(a))
+			prefetch_row(s->v, s, key, a->d);
+	}
+	return key;
+}
+
 /* Row block rb over the keys [first, end) of segment s, into w->part. They are packed (suspect: a logit may be lost); or the block
  * is alone, and KEYS at a time are packed on the way, so that they never leave L1. */
 INLINE void attend_block(bool many, bool alone, const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end,
@@ -194,11 +205,14 @@ INLINE void attend_block(bool many, bool alone, const struct attend_item *a, con
 	for (int64_t b = first; b < end && row_sees(a, s, row0 + rows - 1) > b; b += KEYS) {
 		int64_t packed = alone ? 0 : (b - first) * d_blocks * BLOCK;
 		const uint16_t *keys = w->keys + packed;
+		int64_t next = b + KEYS, after = alone && end > next ? end - next < KEYS ? end : next + KEYS : next, share = KEYS / (rows + KEYS / BLOCK) + 1;
 		if (alone)
-			suspect = pack_context(a, w, s, b, end - b < KEYS ? end - b : KEYS, end);
+			suspect = pack_context(a, w, s, b, end - b < KEYS ? end - b : KEYS, b == first ? end < next ? end : next : b);
 #pragma GCC unroll 2
-		for (int k = 0; k < KEYS / BLOCK; k++)
+		for (int k = 0; k < KEYS / BLOCK; k++) {
+			next = ask_ahead(a, &a->seg[s], next, after - next < share ? after : next + share);
 			logits_block(many, rows, q, keys + k * d_blocks * BLOCK_VALUES, d_blocks, w->logits + k * BLOCK, KEYS);
+		}
 		bool masks = row_sees(a, s, row0) - b < KEYS || end - b < KEYS;
 		for (int64_t i = 0; i < rows && (masks || suspect); i++) {
 			int64_t seen = row_sees(a, s, row0 + i);
@@ -207,11 +221,13 @@ INLINE void attend_block(bool many, bool alone, const struct attend_item *a, con
 				lost[i] = true;
 			mask_row(w->logits + i * KEYS, seen);
 		}
-		for (int64_t i = 0; i < rows; i++)
+		for (int64_t i = 0; i < rows; i++) {
+			next = ask_ahead(a, &a->seg[s], next, after - next < share ? after : next + share);
 			if (!softmax_row(w->logits + i * KEYS, w->p + i * BLOCK, w->units, max[i], &w->sums[i])) {
 				raise_row(w->logits + i * KEYS, w->units, i, d_blocks, out, &max[i], &w->sums[i]);
 				lost[i] |= !softmax_row(w->logits + i * KEYS, w->p + i * BLOCK, w->units, max[i], &w->sums[i]);
 			}
+		}
 		if (wants(a))
 			values_block(many, rows, b == first, out, w->p, w->values + packed, d_blocks);
 	}

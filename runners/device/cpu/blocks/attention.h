@@ -15,6 +15,16 @@ INLINE __mmask32 channels_left(int d, int t) /* of the 32 from channel t on */
 	return d - t >= 32 ? 0xffffffffu : (1u << (d - t)) - 1;
 }
 
+INLINE const uint16_t *cache_row(const void *base, const struct segment *s, int64_t key, int d)
+{
+	return (const uint16_t *)base + (s->index ? s->index[key] : key) * d;
+}
+INLINE void prefetch_row(const void *base, const struct segment *s, int64_t key, int d)
+{
+	for (int t = 0; t < d; t += BLOCK)
+		_mm_prefetch(cache_row(base, s, key, d) + t, _MM_HINT_T0);
+}
+
 /* Rows [0, rows) of (query, head of the group), row r = query r / g, head r % g, to left operands
  * dst [row blocks][d_blocks][32][32]; rows behind the last are zeros. q: as attend_item's.
  * Returns the largest magnitude met (infinite or NaN as such). */

@@ -85,18 +85,17 @@ float ISA(queries_pack)(uint16_t *dst, const float *q, int64_t q_ld, int64_t row
 /* A key or value that is not there: read like any other, since a masked load of no address costs some CPUs hundreds of cycles. */
 static const uint16_t nothing[HEAD_DIM_MAX + BLOCK] __attribute__((aligned(64)));
 
-INLINE const uint16_t *cache_row(const void *base, const struct segment *s, int64_t key, int64_t end, int d)
+INLINE const uint16_t *row_or_nothing(const void *base, const struct segment *s, int64_t key, int64_t end, int d)
 {
-	return key >= end ? nothing : (const uint16_t *)base + (s->index ? s->index[key] : key) * d;
+	return key >= end ? nothing : cache_row(base, s, key, d);
 }
 
 /* Rows come from memory, one by one through an index: what is packed AHEAD rows later is asked for now. */
 enum { AHEAD = 48 };
-INLINE void prefetch_row(const void *base, const struct segment *s, int64_t key, int64_t end, int d)
+INLINE void prefetch_ahead(const void *base, const struct segment *s, int64_t key, int64_t end, int d)
 {
-	if (key < end)
-		for (int t = 0; t < d; t += BLOCK)
-			_mm_prefetch(cache_row(base, s, key, end, d) + t, _MM_HINT_T0);
+	if (key + AHEAD < end)
+		prefetch_row(base, s, key + AHEAD, d);
 }
 
 /* Channels [t, t + 32) of a row; whole: d is a multiple of 32. */
@@ -111,8 +110,8 @@ INLINE __m512i keys_16(bool whole, uint16_t *dst, const struct segment *s, int64
 {
 	const uint16_t *row[16];
 	for (int i = 0; i < 16; i++) {
-		row[i] = cache_row(s->k, s, j + i, there, d);
-		prefetch_row(s->k, s, j + i + AHEAD, end, d);
+		row[i] = row_or_nothing(s->k, s, j + i, there, d);
+		prefetch_ahead(s->k, s, j + i, end, d);
 	}
 	for (int64_t t = 0; t < d; t += BLOCK, dst += BLOCK_VALUES) {
 		vf r[16];
@@ -147,9 +146,9 @@ float ISA(keys_pack)(uint16_t *dst, const struct segment *s, int64_t first, int6
 INLINE void values_pair(bool whole, uint16_t *dst, const struct segment *s, int64_t key, int64_t there, int64_t end, int d, __m512i low_of,
 	__m512i high_of)
 {
-	const uint16_t *a = cache_row(s->v, s, key, there, d), *b = cache_row(s->v, s, key + 1, there, d);
-	prefetch_row(s->v, s, key + AHEAD, end, d);
-	prefetch_row(s->v, s, key + 1 + AHEAD, end, d);
+	const uint16_t *a = row_or_nothing(s->v, s, key, there, d), *b = row_or_nothing(s->v, s, key + 1, there, d);
+	prefetch_ahead(s->v, s, key, end, d);
+	prefetch_ahead(s->v, s, key + 1, end, d);
 	for (int64_t t = 0; t < d; t += BLOCK, dst += BLOCK_VALUES) {
 		__m512i x = channels_of(whole, a, d, t), y = channels_of(whole, b, d, t);
 		_mm512_store_si512(dst, _mm512_permutex2var_epi16(x, low_of, y));
