@@ -1,7 +1,7 @@
 /* attention.c: tiled attention with online softmax, and probabilities reduced over queries.
  *
  * Key blocks of ATTN_BLOCK are packed once an item: K transposed into panels [TILE_COLS keys] of [d][TILE_COLS], V into panels of
- * [keys][TILE_COLS channels], both fp32. Rows (query x head of the group) go through in register tiles of TILE_ROWS:
+ * [keys][TILE_COLS channels], both fp32. Where one row tile is all there is (decoding), packing would cost more than it saves: it reads the cache itself. Rows (query x head of the group) go through in register tiles of TILE_ROWS:
  * logits = Q K^T (sum over channels, ascending), softmax of the tile, out += P V (sum over keys, ascending).
  * After ATTN_PART keys the result is merged into the row's total and the next part starts from nothing: parts can be computed by
  * different threads and merged afterwards, by the same code in the same order.
@@ -121,6 +121,113 @@ static void add_values(int64_t rows, const float *p, const float *vp, int64_t n,
 	FOR_ROWS(rows, values_tile(ROWS, p, vp, n, d_pad, out));
 }
 
+/* ---- few rows (a token decoded): one row tile, straight from the cache, in the same order of sums ---- */
+
+enum { AHEAD = 2 * VL }; /* keys asked for before their turn, one by one through an index */
+INLINE void prefetch_key(const void *base, const struct segment *s, int64_t key, int d, bool bf16)
+{
+	if (key >= s->n)
+		return;
+	const char *row = (const char *)base + row_of(s, key) * d * (bf16 ? 2 : 4);
+	for (int64_t i = 0; i < d * (bf16 ? 2 : 4); i += 64)
+		_mm_prefetch(row + i, _MM_HINT_T0);
+}
+
+/* logits[rows][ATTN_BLOCK] of VL keys from `key` on; those behind `end` repeat the last. */
+INLINE void logits_few(int rows, bool bf16, const float *q, const struct segment *s, int64_t key, int64_t end, int d, float *logits)
+{
+	int64_t row[VL];
+	vf sum[TILE_ROWS];
+	for (int i = 0; i < VL; i++) {
+		row[i] = row_of(s, key + i < end ? key + i : end - 1) * d;
+		prefetch_key(s->k, s, key + i + AHEAD, d, bf16);
+	}
+#pragma GCC unroll 12
+	for (int i = 0; i < rows; i++)
+		sum[i] = vf_set(0);
+	int t = 0;
+	for (; t + VL <= d; t += VL) {
+		vf r[VL];
+#pragma GCC unroll 16
+		for (int i = 0; i < VL; i++)
+			r[i] = load_channels(s->k, row[i] + t, bf16);
+		transpose(r);
+#pragma GCC unroll 16
+		for (int c = 0; c < VL; c++)
+#pragma GCC unroll 12
+			for (int i = 0; i < rows; i++)
+				sum[i] = vf_fma(vf_set(q[i * Q_LD + t + c]), r[c], sum[i]);
+	}
+	for (; t < d; t++) {
+		vf r;
+		for (int i = 0; i < VL; i++)
+			r[i] = load_channel(s->k, row[i] + t, bf16);
+#pragma GCC unroll 12
+		for (int i = 0; i < rows; i++)
+			sum[i] = vf_fma(vf_set(q[i * Q_LD + t]), r, sum[i]);
+	}
+#pragma GCC unroll 12
+	for (int i = 0; i < rows; i++)
+		vf_store(logits + i * ATTN_BLOCK, sum[i]);
+}
+
+/* VL channels of a value from channel t on, zeros behind d. */
+INLINE vf value_channels(const void *base, int64_t row, int t, int d, bool bf16)
+{
+	if (t + VL <= d)
+		return load_channels(base, row + t, bf16);
+	vf x = vf_set(0);
+	for (int i = 0; t + i < d; i++)
+		x[i] = load_channel(base, row + t + i, bf16);
+	return x;
+}
+
+/* out[rows][d_pad] += p[rows][ATTN_BLOCK] over n values from `key` on */
+INLINE void values_few(int rows, bool bf16, const float *p, const struct segment *s, int64_t key, int64_t n, int d, int64_t d_pad, float *out)
+{
+	for (int t = 0; t < d_pad; t += TILE_COLS) {
+		vf s0[TILE_ROWS], s1[TILE_ROWS];
+#pragma GCC unroll 12
+		for (int i = 0; i < rows; i++) {
+			s0[i] = vf_load(out + i * d_pad + t);
+			s1[i] = vf_load(out + i * d_pad + t + VL);
+		}
+		for (int64_t j = 0; j < n; j++) {
+			int64_t row = row_of(s, key + j) * d;
+			vf v0 = value_channels(s->v, row, t, d, bf16), v1 = value_channels(s->v, row, t + VL, d, bf16);
+			if (t == 0)
+				prefetch_key(s->v, s, key + j + AHEAD, d, bf16);
+#pragma GCC unroll 12
+			for (int i = 0; i < rows; i++) {
+				vf x = vf_set(p[i * ATTN_BLOCK + j]);
+				s0[i] = vf_fma(x, v0, s0[i]);
+				s1[i] = vf_fma(x, v1, s1[i]);
+			}
+		}
+#pragma GCC unroll 12
+		for (int i = 0; i < rows; i++) {
+			vf_store(out + i * d_pad + t, s0[i]);
+			vf_store(out + i * d_pad + t + VL, s1[i]);
+		}
+	}
+}
+
+static void logits_of_few(int64_t rows, bool bf16, const float *q, const struct segment *s, int64_t first, int64_t n, int d, float *logits)
+{
+	for (int64_t j = 0; j < n; j += VL)
+		if (bf16)
+			FOR_ROWS(rows, logits_few(ROWS, true, q, s, first + j, first + n, d, logits + j))
+		else
+			FOR_ROWS(rows, logits_few(ROWS, false, q, s, first + j, first + n, d, logits + j))
+}
+static void add_few_values(int64_t rows, bool bf16, const float *p, const struct segment *s, int64_t first, int64_t n, int d, int64_t d_pad, float *out)
+{
+	if (bf16)
+		FOR_ROWS(rows, values_few(ROWS, true, p, s, first, n, d, d_pad, out))
+	else
+		FOR_ROWS(rows, values_few(ROWS, false, p, s, first, n, d, d_pad, out))
+}
+
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
 	return x < low ? low : x > high ? high : x;
@@ -215,19 +322,24 @@ static void attend_keys(const struct attend_item *a, const struct work *w, int s
 		seen = last ? a->seen : seg->n;
 	struct online o = w->part;
 	float c = a->scale * LOG2E, *tile = w->tile;
+	bool few = rows <= TILE_ROWS;
 
 	online_clear(&o, rows, d_pad);
 	for (int64_t b = first; b < end; b += ATTN_BLOCK) {
 		int64_t n = end - b < ATTN_BLOCK ? end - b : ATTN_BLOCK;
-		pack_keys(w->kp, seg, b, n, d, a->bf16);
-		if (a->out)
+		if (!few)
+			pack_keys(w->kp, seg, b, n, d, a->bf16);
+		if (!few && a->out)
 			pack_values(w->vp, seg, b, n, d, a->bf16);
 		for (int64_t r0 = 0; r0 < rows; r0 += TILE_ROWS) {
 			int64_t tile_rows = rows - r0 < TILE_ROWS ? rows - r0 : TILE_ROWS;
 			int64_t keys = clamp(seen + (r0 + tile_rows - 1) / g * step - b, 0, n), width = round_up(keys, TILE_COLS);
 			if (keys == 0)
 				continue;
-			logits_of(tile_rows, w->q + r0 * Q_LD, w->kp, keys, d, tile);
+			if (few)
+				logits_of_few(rows, a->bf16, w->q, seg, b, keys, d, tile);
+			else
+				logits_of(tile_rows, w->q + r0 * Q_LD, w->kp, keys, d, tile);
 			for (int64_t i = 0; i < tile_rows; i++) {
 				int64_t r = r0 + i, n_seen = clamp(seen + r / g * step - b, 0, n);
 				if (n_seen == 0) { /* before its first key everything stays as it is */
@@ -239,7 +351,9 @@ static void attend_keys(const struct attend_item *a, const struct work *w, int s
 					for (int64_t t = 0; t < d_pad; t += VL)
 						vf_store(o.out + r * d_pad + t, vf_load(o.out + r * d_pad + t) * rescale);
 			}
-			if (a->out)
+			if (a->out && few)
+				add_few_values(rows, a->bf16, tile, seg, b, keys, d, d_pad, o.out);
+			else if (a->out)
 				add_values(tile_rows, tile, w->vp, keys, d_pad, o.out + r0 * d_pad);
 		}
 	}
