@@ -111,12 +111,16 @@ INLINE vf vf_first(vf x, int64_t n, float other)
 /* Horizontal sum and maximum by halving: one fixed order. A NaN lane makes the maximum NaN or leaves it out. */
 INLINE float vf_sum(vf x)
 {
+#ifdef __AVX512F__
+	return _mm512_reduce_add_ps((__m512)x);
+#else
 	float a[VL];
 	vf_store(a, x);
 	for (int n = VL / 2; n; n /= 2)
 		for (int i = 0; i < n; i++)
 			a[i] += a[i + n];
 	return a[0];
+#endif
 }
 INLINE float vf_highest(vf x)
 {
