@@ -2,6 +2,7 @@
 #include "harness/models.h"
 #include "harness/hub.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -69,6 +70,23 @@ int models_open(struct runner **out, const struct runner_options *o, char err[ER
 	int rc = models_find(&found, &own, err) ? -1 : runner_open(out, &found, err);
 	models_free(&own);
 	return rc;
+}
+
+int models_check_offload(const char *device, const char *proxy_device, char err[ERR_LEN])
+{
+	const char *wish[] = {device ? device : "auto", proxy_device};
+	bool automatic = false;
+	for (int i = 0; i < 2 && wish[i]; i++) {
+		char name[DEVICE_NAME_LEN];
+		runner_device_name(wish[i], name);
+		if (strcmp(name, "cpu"))
+			return 0;
+		automatic = automatic || !strcmp(wish[i], "auto");
+	}
+	if (!automatic)
+		return err_set(err, "kv_offload moves a GPU's caches to the host's memory; device \"cpu\" has them there");
+	fprintf(stderr, "kv_offload: nothing is offloaded: device \"auto\" is the CPU here\n");
+	return 0;
 }
 
 char *models_name(const char *given, const struct runner *r)

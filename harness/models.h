@@ -18,6 +18,9 @@ int models_find(struct runner_options *o, struct model_paths *own, char err[ERR_
 void models_free(struct model_paths *own);
 /* Both, then runner_open. */
 int models_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN]);
+/* kv_offload needs a GPU whose caches it moves. device NULL = "auto"; proxy_device NULL = no proxy, or the target's device. -1 + err where
+ * the CPU alone was asked for by name; where "auto" stands for it, a line on stderr says that nothing is offloaded. */
+int models_check_offload(const char *device, const char *proxy_device, char err[ERR_LEN]);
 /* What the model is called in tables: given without its revision where it lies in the hub cache, in a folder named by a commit;
  * else the runner's own name. Caller frees. */
 char *models_name(const char *given, const struct runner *r);

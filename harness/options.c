@@ -1,6 +1,7 @@
 /* options.c: see options.h. Long options only, `--name value` or `--name=value`; -o and -q are short for --out and --quiet. */
 #include "harness/options.h"
 
+#include "harness/models.h"
 #include "harness/plan.h"
 
 #include <stdio.h>
@@ -205,4 +206,7 @@ void options_runner(const struct options *o, struct runner_options *ro)
 		.chat_template = option_text(o, "template", NULL),
 		.proxy_threads = (int)option_count(o, "proxy-threads", 0),
 	};
+	char err[ERR_LEN];
+	if (ro->kv_offload && models_check_offload(ro->device, ro->proxy_device, err))
+		die(EXIT_USAGE, "%s: %s", o->verb->name, err);
 }

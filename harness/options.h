@@ -73,7 +73,7 @@ int64_t bytes_parse(const char *text);
 	{"template", "NAME", "chat template (default: the model's own; see `kvbench list templates`)"}, \
 	{"allow-long", NULL, "contexts beyond the model's trained positions"}
 /* clang-format on */
-/* What is said of the proxy without --proxy ends the process. */
+/* What is said of the proxy without --proxy, or of a GPU without one, ends the process. */
 void options_runner(const struct options *o, struct runner_options *ro);
 
 #endif

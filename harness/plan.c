@@ -1,6 +1,7 @@
 /* plan.c: see plan.h. One table of keys a scope; values go straight from JSON into the struct at the key's offset. */
 #include "harness/plan.h"
 
+#include "harness/models.h"
 #include "runners/runner.h"
 #include "tasks/task.h"
 
@@ -652,7 +653,8 @@ static int check_plan(struct plan *p, char err[ERR_LEN])
 	if (!p->n_tasks)
 		return err_set(err, "the plan names no tasks");
 	if (check_names("protocol", &p->protocols, protocols, 2, err) ||
-		check_names("precision", &p->precisions, precisions, 2, err) || check_proxy(p, err) || check_tasks(p, err) ||
+		check_names("precision", &p->precisions, precisions, 2, err) || check_proxy(p, err) ||
+		(p->kv_offload && models_check_offload(p->device, p->proxy_device, err)) || check_tasks(p, err) ||
 		resolve_methods(p, err))
 		return -1;
 	return check_timing(p, err);

@@ -15,17 +15,17 @@
 /* ---- what can be trained: one line each ---- */
 
 static const struct training_kind kinds[] = {
-	{"proxykv", "mappers from a proxy's attention to KVzip's scores", true, "mapper", runner_collect_proxykv,
+	{"proxykv", "mappers from a proxy's attention to KVzip's scores", true, true, "mapper", runner_collect_proxykv,
 		runner_train_proxykv, "[{\"mapper\":\"linear\"},{\"mapper\":\"flat\"},{\"mapper\":\"axial\"}]"},
-	{"selfkv", "mappers from the target's own attention to KVzip's scores", false, "mapper", runner_collect_selfkv,
+	{"selfkv", "mappers from the target's own attention to KVzip's scores", false, true, "mapper", runner_collect_selfkv,
 		runner_train_selfkv, "[{\"mapper\":\"linear\"},{\"mapper\":\"flat\"}]"},
-	{"head-prior", "the static level of each head, the control of trained methods", false, "mapper",
+	{"head-prior", "the static level of each head, the control of trained methods", false, false, "mapper",
 		runner_collect_head_prior, runner_train_head_prior, "[{}]"},
-	{"lkv", "LKV: budgets of heads and utilities of entries, end to end", false, "lkv", runner_collect_lkv, runner_train_lkv,
+	{"lkv", "LKV: budgets of heads and utilities of entries, end to end", false, false, "lkv", runner_collect_lkv, runner_train_lkv,
 		"[{}]"},
-	{"lkv-global", "LKV's utilities under one threshold, end to end", false, "lkv", runner_collect_lkv,
+	{"lkv-global", "LKV's utilities under one threshold, end to end", false, false, "lkv", runner_collect_lkv,
 		runner_train_lkv_global, "[{}]"},
-	{"kv-mlp", "LKV's network regressed on KVzip's scores", false, "lkv", runner_collect_lkv, runner_train_kv_mlp, "[{}]"},
+	{"kv-mlp", "LKV's network regressed on KVzip's scores", false, false, "lkv", runner_collect_lkv, runner_train_kv_mlp, "[{}]"},
 };
 
 size_t training_kind_count(void)
@@ -160,19 +160,35 @@ static int take_training(struct training *t, json_t *o, const char *plan_path, c
 	return rc;
 }
 
-/* --proxy-device and --proxy-threads are for kinds that have a proxy; args[0] names the kinds. */
-static int check_proxy_options(const struct options *o, char err[ERR_LEN])
+static bool is_set(const struct options *o, const char *key)
 {
-	const char *given = option_has(o, "proxy_device")    ? "proxy-device"
+	size_t n = strlen(key);
+	for (int i = 0; i < o->n_given; i++)
+		if (!strcmp(o->given[i].name, "set") && !strncmp(o->given[i].value, key, n) && o->given[i].value[n] == '=')
+			return true;
+	return false;
+}
+
+/* What a plan has for other kinds may stand there; said for this command alone it must be of use to one of those in args[0]. */
+static int check_options(const struct options *o, char err[ERR_LEN])
+{
+	const char *proxy = option_has(o, "proxy_device")    ? "proxy-device"
 			    : option_has(o, "proxy_threads") ? "proxy-threads"
 							     : NULL;
-	bool used = false;
+	bool proxy_used = false, features_used = false;
 	char *names = text_copy(o->args[0]), *rest = names, *name;
-	while (given && (name = strsep(&rest, ",")))
-		for (size_t i = 0; i < training_kind_count(); i++)
-			used = used || (kinds[i].needs_proxy && !strcmp(kinds[i].name, name));
+	while ((name = strsep(&rest, ",")))
+		for (size_t i = 0; i < training_kind_count(); i++) {
+			bool named = !strcmp(kinds[i].name, name);
+			proxy_used = proxy_used || (named && kinds[i].needs_proxy);
+			features_used = features_used || (named && kinds[i].features);
+		}
 	free(names);
-	return given && !used ? err_set(err, "--%s: %s needs no proxy", given, o->args[0]) : 0;
+	if (proxy && !proxy_used)
+		return err_set(err, "--%s: %s needs no proxy", proxy, o->args[0]);
+	if (is_set(o, "training.features") && !features_used)
+		return err_set(err, "the plan's key training.features changes nothing here: no features for %s", o->args[0]);
+	return 0;
 }
 
 int training_read(
@@ -180,7 +196,7 @@ int training_read(
 {
 	int rc;
 	*t = (struct training){.kind = kind, .progress = progress_open(option_has(o, "quiet"), STDERR_FILENO)};
-	rc = check_proxy_options(o, err) || run_read_plan(&t->plan, o, plan_path, err) || plan_check_single(&t->plan, true, err)
+	rc = check_options(o, err) || run_read_plan(&t->plan, o, plan_path, err) || plan_check_single(&t->plan, true, err)
 		     ? -1
 		     : 0;
 	json_t *own = t->plan.training ? json_loads(t->plan.training, 0, NULL) : json_object();

@@ -13,6 +13,7 @@
 struct training_kind {
 	const char *name, *title;
 	bool needs_proxy;
+	bool features;      /* the plan's training.features say what its shards hold */
 	const char *family; /* kinds of one family learn from the same shards */
 	int (*collect)(struct runner *r, const struct runner_collect *c, bool *present, char err[ERR_LEN]);
 	int (*train)(struct runner *r, const struct runner_train *t, struct runner_trained *out, char err[ERR_LEN]);

@@ -129,6 +129,15 @@ char *query_losses(struct query_scope s, const int *ppm, int n_ppm)
 	return strbuf_take(&b);
 }
 
+/* The scope, and of each cell's `ranked` times those of the run with the most rounds; of several the latest. */
+static void where_most_rounds(struct strbuf *b, const struct query_scope *s)
+{
+	where_scope(b, s);
+	strbuf_puts(b, "\n  AND run_id = (SELECT run_id FROM ranked JOIN run USING (run_id) WHERE ranked.cell_id = c.cell_id "
+		       "AND phase = 'ttft' AND clock = 'host'\n"
+		       "    GROUP BY run_id ORDER BY count(*) DESC, started_unix_ms DESC, run_id LIMIT 1)\n");
+}
+
 char *query_times(struct query_scope s)
 {
 	static const char *const phases[] = {"ttft", "prefill", "score", "select", "compact", "question", "first_token",
@@ -153,11 +162,8 @@ char *query_times(struct query_scope s)
 		"kv_bytes_after,"
 		"\n  count(*) FILTER (WHERE phase = 'ttft') AS repetitions\n%s  JOIN ranked r USING (cell_id)\n",
 		from_cells);
-	where_scope(&b, &s);
-	strbuf_puts(&b, "\n  AND run_id = (SELECT run_id FROM ranked JOIN run USING (run_id) WHERE ranked.cell_id = c.cell_id "
-			"AND phase = 'ttft'\n"
-			"    GROUP BY run_id ORDER BY count(*) DESC, started_unix_ms DESC, run_id LIMIT 1)\n"
-			"GROUP BY c.cell_id ORDER BY position;");
+	where_most_rounds(&b, &s);
+	strbuf_puts(&b, "GROUP BY c.cell_id ORDER BY position;");
 	return strbuf_take(&b);
 }
 
@@ -182,11 +188,8 @@ char *query_device_times(struct query_scope s)
 			"%s",
 			medians[i].clock, medians[i].phase, medians[i].column);
 	strbuf_printf(&b, "\n%s  JOIN ranked r USING (cell_id)\n", from_cells);
-	where_scope(&b, &s);
-	strbuf_puts(&b, "\n  AND run_id = (SELECT run_id FROM ranked JOIN run USING (run_id) WHERE ranked.cell_id = c.cell_id "
-			"AND phase = 'ttft' AND clock = 'host'\n"
-			"    GROUP BY run_id ORDER BY count(*) DESC, started_unix_ms DESC, run_id LIMIT 1)\n"
-			"GROUP BY c.cell_id HAVING count(*) FILTER (WHERE clock = 'cuda_event' AND phase = 'ttft') > 0 ORDER BY "
+	where_most_rounds(&b, &s);
+	strbuf_puts(&b, "GROUP BY c.cell_id HAVING count(*) FILTER (WHERE clock = 'cuda_event' AND phase = 'ttft') > 0 ORDER BY "
 			"position;");
 	return strbuf_take(&b);
 }

@@ -185,7 +185,7 @@ struct runner_timing { /* ns on the monotonic clock; ttft = sum of the six parts
 	int64_t second_ttft_ns;    /* a second question on the pruned cache: its prefill + first token */
 	int64_t decode_ns;         /* decode_tokens further tokens, end tokens ignored */
 	/* details, in no sum; 0 = the method has none: second_pass, mapper, wait lie in score, allocate in select, gather in compact;
-	 * proxy_prefill in score, or beside the target's prefill where it ran at the same time */
+	 * proxy_prefill in score, or beside the target's prefill where it ran at the same time; the mapper too, where the proxy's GPU maps */
 	int64_t second_pass_ns, proxy_prefill_ns, mapper_ns, wait_ns, allocate_ns, gather_ns;
 	int decode_tokens;
 	int64_t peak_bytes, kv_bytes_before, kv_bytes_after; /* peak: the proxy's too, where the method has one */

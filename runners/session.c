@@ -247,12 +247,14 @@ int session_open(struct session *s, struct runner *r, const struct runner_job *j
 	int64_t need = session_bytes(r, (int64_t)p->ids.n, s->n_scoring, s->n_methods), free_bytes = r->info.memory_limit_bytes - runner_bytes(r);
 	device_reserve(r->device, need + need / 8); /* an eighth for what lives beside it: tails, lists */
 	need += s->pass ? proxy_pass_bytes(r->proxy, (int64_t)p->ids.n) : 0;
-	if (need > free_bytes || !(s->kv = cache_new(r, (int64_t)p->ids.n))) {
+	if (need > free_bytes) {
 		*oom = need;
 		err_set(err, "a context of %zu tokens needs %lld bytes for cache, scores and views; %lld are free", p->ids.n, (long long)need,
 			(long long)free_bytes);
 		return -2;
 	}
+	if (!(s->kv = cache_new(r, (int64_t)p->ids.n)))
+		return err_set(err, "the cache of a context of %zu tokens: %s", p->ids.n, device_error(r->device));
 	int rc = scores_begin(s, oom, err);
 	if (rc || (rc = proxy_begin(s, err)))
 		return rc;

@@ -123,6 +123,12 @@ int trained_refuses(const struct st_file *f, const char *context_sha256, char er
 /* ---- opened once ---- */
 
 struct trained_store {
+	struct looked_up {
+		char *name; /* what was asked for */
+		char *path; /* NULL = it was not there */
+		char sha256[SHA_LEN], err[ERR_LEN];
+	} * found;
+	size_t n_found;
 	struct opened {
 		char *path;
 		trained_reader open;
@@ -143,9 +149,58 @@ void trained_store_free(struct trained_store *s)
 		s->v[i].close(s->v[i].what);
 		free(s->v[i].path);
 	}
-	if (s)
+	for (size_t i = 0; s && i < s->n_found; i++) {
+		free(s->found[i].name);
+		free(s->found[i].path);
+	}
+	if (s) {
 		free(s->v);
+		free(s->found);
+	}
 	free(s);
+}
+
+static struct looked_up *look_up(struct trained_store *s, const struct trained_request *q)
+{
+	char *made = q->weights && *q->weights ? text_copy(q->weights) : trained_name(q->kind, q->target_sha256, q->proxy_sha256);
+	for (size_t i = 0; i < s->n_found; i++)
+		if (!strcmp(s->found[i].name, made)) {
+			free(made);
+			return &s->found[i];
+		}
+	s->found = mem_grow(s->found, s->n_found + 1, sizeof *s->found);
+	struct looked_up *l = &s->found[s->n_found++];
+	*l = (struct looked_up){.name = made};
+	l->path = trained_find(q, l->err);
+	if (l->path && sha256_file(l->path, l->sha256, l->err)) {
+		free(l->path);
+		l->path = NULL;
+	}
+	return l;
+}
+
+char *trained_store_find(struct trained_store *s, const struct trained_request *q, char sha256[SHA_LEN], char err[ERR_LEN])
+{
+	const struct looked_up *l = look_up(s, q);
+	if (sha256)
+		memcpy(sha256, l->sha256, SHA_LEN);
+	if (l->path)
+		return text_copy(l->path);
+	err_set(err, "%s", l->err);
+	return NULL;
+}
+
+/* Whether a file found by name is still the one that was found. */
+static int is_unchanged(const struct trained_store *s, const char *path, char err[ERR_LEN])
+{
+	char now[SHA_LEN];
+	for (size_t i = 0; i < s->n_found; i++)
+		if (s->found[i].path && !strcmp(s->found[i].path, path)) {
+			if (sha256_file(path, now, err))
+				return -1;
+			return strcmp(now, s->found[i].sha256) ? err_set(err, "%s has changed since this run looked at it first", path) : 0;
+		}
+	return 0;
 }
 
 void *trained_store_get(
@@ -155,7 +210,7 @@ void *trained_store_get(
 	for (size_t i = 0; i < s->n; i++)
 		if (s->v[i].open == open && !strcmp(s->v[i].path, path))
 			return s->v[i].what;
-	if (open(&what, path, user, err))
+	if (is_unchanged(s, path, err) || open(&what, path, user, err))
 		return NULL;
 	s->v = mem_grow(s->v, s->n + 1, sizeof *s->v);
 	s->v[s->n++] = (struct opened){text_copy(path), open, what, close};

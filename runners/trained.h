@@ -41,6 +41,9 @@ int trained_on_refuses(const char *list, const char *what, const char *context_s
  * Weights are read when a method first needs them and kept while their owner (a runner) lives: loading is in no timing. One
  * thread at a time. */
 struct trained_store;
+/* trained_find, asked once for each file: what was not there stays away and what was there stays the same for the store's life, so that
+ * rows are what their identity says. sha256: of the file, or NULL = not wanted. Caller frees. */
+char *trained_store_find(struct trained_store *s, const struct trained_request *q, char sha256[SHA_LEN], char err[ERR_LEN]);
 struct trained_store *trained_store_new(void);
 void trained_store_free(struct trained_store *s); /* NULL is fine */
 /* What open() made of the file at `path` the first time it was asked for; NULL + err: it could not. Owned by the store, which

@@ -10,11 +10,10 @@ static void add_file(const struct runner *r, const struct plan_method *m,
 {
 	struct trained_request q = {
 		.target_sha256 = r->info.model_sha256, .proxy_sha256 = r->info.proxy_sha256, .folder = r->calibration_folder};
-	char err[ERR_LEN], sha[SHA_LEN] = "";
+	char err[ERR_LEN], sha[SHA_LEN];
 	file(m->params, &q);
-	char *path = trained_find(&q, err);
-	if (path && !sha256_file(path, sha, err))
-		sha[16] = 0;
+	char *path = trained_store_find(r->weights, &q, sha, err);
+	sha[16] = 0;
 	json_object_set_new(files, q.kind, json_string(sha));
 	free(path);
 }

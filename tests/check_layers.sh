@@ -9,6 +9,7 @@ rule() { # NAME, pattern that must not appear, files...
 mapfile -t above < <(find tasks results report -name '*.[ch]')
 mapfile -t runners < <(find runners -name '*.[ch]' -o -name '*.cu')
 mapfile -t methods < <(find runners/methods -name '*.[ch]')
+mapfile -t mapper < <(find runners/mapper -name '*.[ch]')
 mapfile -t harness < <(find harness -name '*.[ch]')
 mapfile -t no_store < <(find harness runners tasks results report -name '*.[ch]' ! -path 'results/store*')
 mapfile -t no_hub < <(find harness runners tasks results report -name '*.[ch]' ! -name 'hub*' ! -name 'remote*')
@@ -18,6 +19,7 @@ rule 'tasks, results, report never include runners' '#include "runners/' "${abov
 rule 'runners never include results, tasks, report' '#include "(results|tasks|report)/' "${runners[@]}"
 rule 'runners take only harness/base from the harness' '#include "harness/[^b]' "${runners[@]}" "${above[@]}"
 rule 'the harness sees runners through runner.h only' '#include "runners/(model|device|forward|methods|proxykv|lkv)/' "${harness[@]}"
+rule 'the mapper knows lists of steps, no device' '#include "runners/(device/([^s]|s[^t])|forward|methods|proxykv)' "${mapper[@]}"
 rule 'methods never see CUDA or a CPU kernel' '#include "runners/device/(cpu|cuda)/' "${methods[@]}"
 rule 'only results/store*.c includes sqlite3.h' '#include <sqlite3.h>' "${no_store[@]}"
 rule 'only the hub client includes curl' '#include <curl/' "${no_hub[@]}"

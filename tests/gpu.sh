@@ -1,6 +1,6 @@
 #!/bin/bash
 # Tests and timings of the CUDA backend on a real GPU: tests/gpu.sh [FOLDER for the results, default $OUT or build/gpu]
-# Needs nvcc, gcc, cuBLAS and a GPU; no other library (runners/device and runners/forward alone are built, shapes and a small cmocka stand beside this script).
+# Needs nvcc, gcc, cuBLAS and a GPU; no other library (runners/device, runners/forward and what a mapper is on a GPU are built, shapes and a small cmocka stand beside this script).
 # On a Hopper GPU everything is built twice: with attention by wgmma, and without it (-portable): both are tested against the CPU, the rates of both are printed.
 # Attention by cuDNN is tested and timed beside ours where its library is. Ends within 8 minutes. Prints each test and a table of every figure beside its floor; the same goes to FOLDER/gpu.txt. Without a GPU it builds and says so.
 set -u -o pipefail
@@ -55,7 +55,7 @@ build() {
 			echo "$build/$name: $* $kernel $objects"
 			echo "	gcc $flags -o \$@ \$^ $libs"
 		}
-		bench="tests/gpu/bench.c tests/gpu/shapes.c runners/model/rope.c $(ls runners/forward/*.c | tr '\n' ' ')"
+		bench="tests/gpu/bench.c tests/gpu/shapes.c runners/model/rope.c runners/proxykv/mapping.c $(echo runners/mapper/{program,layout,positions}.c) $(ls runners/forward/*.c | tr '\n' ' ')"
 		program test_backend_ops "$build/attend_wgmma.cu.o" tests/cudaemu/test_backend_ops.c
 		program test_backend_attention "$build/attend_wgmma.cu.o" tests/cudaemu/test_backend_attention.c
 		program test_backend_cudnn "$build/attend_wgmma.cu.o" tests/cudaemu/test_backend_cudnn.c

@@ -37,6 +37,7 @@ enum profile_op { /* names: profile.c */
 	PROFILE_ATTN_REDUCE,
 	PROFILE_MOMENTS,
 	PROFILE_UTILITIES,
+	PROFILE_STEPS,
 	PROFILE_OPS
 };
 struct profile_count {
@@ -57,6 +58,7 @@ struct device {
 	bool low_priority; /* of its queues */
 	int64_t host_cache_from; /* K or V of so many bytes lives in the host's memory and is not counted; 0 = never */
 	int staged_layers;       /* of such a cache, held on the device at a time */
+	int64_t staged_bytes;    /* of the buffers that hold them, now: they stay for the next cache */
 	int64_t caches;          /* made so far */
 	bool bf16;
 	bool cudnn;                       /* device_options.attention "cudnn" */
@@ -184,6 +186,8 @@ struct backend {
 	/* NULL = caches are the host's own memory, which reads them itself (device_reads_caches) */
 	int (*utilities)(struct queue *q, const struct kv *kv, int layer, const struct entry_net *net, int net_layer, int64_t first,
 		int64_t n, const struct tensor *turns, float *out);
+	/* NULL = the host does it (device_has_steps) */
+	int (*steps)(struct queue *q, struct tensor *x, int64_t cols, const struct tensor *params, const struct step *steps, int n);
 };
 extern const struct backend backend_cpu, backend_cuda; /* without nvcc backend_cuda is cuda_absent.c: never usable */
 

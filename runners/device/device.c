@@ -19,15 +19,18 @@ int device_fail(struct device *d, const char *fmt, ...)
 	return -1;
 }
 
-static void fail_memory(struct device *d, int64_t bytes)
+static void fail_memory(struct device *d, int64_t bytes, bool host)
 {
 	char there[64] = "";
 	d->oom_bytes = bytes;
-	d->oom_free = d->backend->free_bytes(d);
+	d->oom_free = host ? -1 : d->backend->free_bytes(d);
 	if (d->oom_free >= 0)
 		snprintf(there, sizeof there, ", %lld free on the device", (long long)d->oom_free);
-	device_fail(d, "out of memory: asked for %lld bytes with %lld in use, limit %lld%s", (long long)bytes,
-		(long long)d->bytes, (long long)d->limit, there);
+	if (host)
+		device_fail(d, "out of memory: asked for %lld bytes of pinned memory on the host", (long long)bytes);
+	else
+		device_fail(d, "out of memory: asked for %lld bytes with %lld in use, limit %lld%s", (long long)bytes, (long long)d->bytes,
+			(long long)d->limit, there);
 	d->failure = DEVICE_MEMORY;
 }
 
@@ -45,7 +48,7 @@ static void *alloc(struct device *d, int64_t bytes, bool cache)
 	void *p = !host && d->limit && bytes > d->limit - d->bytes ? NULL : d->backend->alloc(d, bytes, cache);
 	if (!p) {
 		if (d->failure == DEVICE_FINE) /* else the backend said what else it was */
-			fail_memory(d, bytes);
+			fail_memory(d, bytes, host);
 		return NULL;
 	}
 	d->failure = before;

@@ -17,6 +17,7 @@
 #define KVB_DEVICE_H
 
 #include "harness/base/base.h"
+#include "runners/device/steps.h"
 
 enum {
 	ATTN_BLOCK = 128, /* keys a block of online softmax */
@@ -176,7 +177,8 @@ int op_pool(struct queue *q, struct tensor *out, const struct tensor *x, int g, 
 struct kv *kv_new(struct device *d, int layers, int heads, int head_dim, const int64_t *cap);
 void kv_free(struct kv *kv);
 int64_t kv_bytes_for(const struct device *d, int head_dim, int64_t total_rows); /* bytes of K and V of so many rows over all (layer, head) */
-/* What a cache of `tokens` rows for each (layer, head) takes of the device itself: all of it, or what kv_offload streams it through. */
+/* What a cache of `tokens` rows for each (layer, head) takes of the device itself: all of it, or what kv_offload streams it through, less what is there for
+ * that already. */
 int64_t kv_device_bytes_for(const struct device *d, int layers, int heads, int head_dim, int64_t tokens);
 int64_t kv_bytes(const struct kv *kv);                       /* of the rows in use */
 int64_t kv_len(const struct kv *kv, int layer, int head);
@@ -249,6 +251,12 @@ bool device_reads_caches(const struct device *d);
  * keys as cached. out [heads][n]: host. Synchronises. */
 int op_utilities(struct queue *q, const struct kv *kv, int layer, const struct entry_net *net, int net_layer, int64_t first, int64_t n,
 	const struct tensor *turns, float *out);
+
+/* ---- small networks over positions (steps.h): ProxyKV's mapper ---- */
+/* Whether op_steps is there: on devices with memory of their own. Elsewhere the host does it better, strip by strip in its caches. */
+bool device_has_steps(const struct device *d);
+/* Runs the steps in order on columns [0, cols) of x; parameters: params [1, any]. */
+int op_steps(struct queue *q, struct tensor *x, int64_t cols, const struct tensor *params, const struct step *steps, int n);
 
 /* ---- peaks of this machine, for the bench: FLOP/s and bytes/s measured over about 0.1 s each, all threads ---- */
 struct device_peaks {

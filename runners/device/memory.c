@@ -80,7 +80,10 @@ int64_t kv_bytes_for(const struct device *d, int head_dim, int64_t total_rows)
 int64_t kv_device_bytes_for(const struct device *d, int layers, int heads, int head_dim, int64_t tokens)
 {
 	int64_t layer = kv_bytes_for(d, head_dim, tokens * heads), all = layer * layers;
-	return cache_on_host(d, round_up(all / 2, 64)) ? layer * d->staged_layers : all;
+	if (!cache_on_host(d, round_up(all / 2, 64)))
+		return all;
+	int64_t lacks = layer * d->staged_layers - d->staged_bytes;
+	return lacks > 0 ? lacks : 0;
 }
 
 struct kv *kv_new(struct device *d, int layers, int heads, int head_dim, const int64_t *cap)

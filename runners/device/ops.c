@@ -355,6 +355,81 @@ int op_utilities(struct queue *q, const struct kv *kv, int layer, const struct e
 	return profile_end(q, PROFILE_UTILITIES, begin, 2.0 * (double)entries * (double)in * net->hid, (double)entries * (double)in * kv_element(q->d), rc);
 }
 
+/* ---- networks over positions ---- */
+
+bool device_has_steps(const struct device *d)
+{
+	return d->backend->steps;
+}
+
+static bool rows_fit(const struct step *s, struct step_rows r, int64_t n, const struct tensor *x)
+{
+	return r.row >= 0 && r.each >= 0 && r.row + (s->batch - 1) * r.each + n <= x->rows;
+}
+static bool params_fit(const struct step *s, struct step_params p, int64_t n, const struct tensor *params)
+{
+	return p.at < 0 || (p.each >= 0 && p.at + (s->batch - 1) * p.each + n <= params->cols);
+}
+
+/* Rows and parameters of a step lie inside. */
+static bool step_fits(const struct step *s, const struct tensor *x, const struct tensor *p)
+{
+	if (s->batch < 1 || s->batch > STEP_BATCH_MAX || s->channels < 0 || s->rows < 0 || s->apart < 0)
+		return false;
+	switch (s->kind) {
+	case STEP_FEATURE:
+		return s->rows > 0 && rows_fit(s, s->in, s->rows, x) && rows_fit(s, s->with, 1, x) && rows_fit(s, s->out, s->rows, x) && s->weight.at >= 0 &&
+		       params_fit(s, s->weight, s->rows, p) && params_fit(s, s->shift, s->rows, p);
+	case STEP_CONV:
+		return s->taps % 2 == 1 && s->taps <= STEP_TAPS_MAX && s->rows > 0 && s->channels > 0 && s->weight.at >= 0 &&
+		       rows_fit(s, s->in, (s->channels - 1) * s->apart + 1, x) && rows_fit(s, s->out, s->rows, x) &&
+		       params_fit(s, s->weight, (s->rows - 1) * s->stride + s->channels * s->taps, p) && params_fit(s, s->bias, s->rows, p);
+	case STEP_NORM:
+		return s->channels > 0 && s->weight.at >= 0 && rows_fit(s, s->in, s->channels, x) && rows_fit(s, s->out, s->channels, x) &&
+		       params_fit(s, s->weight, s->channels, p) && params_fit(s, s->bias, s->channels, p) && params_fit(s, s->shift, s->channels, p);
+	case STEP_BAND:
+		return s->channels > 0 && s->weight.at >= 0 && s->window >= 0 && s->half >= 0 && rows_fit(s, s->in, 2 * s->apart + s->channels, x) &&
+		       rows_fit(s, s->out, s->channels, x) && params_fit(s, s->weight, 2 * s->half + 1, p);
+	case STEP_MIX:
+		return s->tokens > 0 && s->rows > 0 && s->channels > 0 && rows_fit(s, s->in, (int64_t)s->tokens * s->rows, x) &&
+		       rows_fit(s, s->with, (int64_t)s->tokens * s->channels, x) && rows_fit(s, s->out, (int64_t)s->rows * s->channels, x);
+	default:
+		return false;
+	}
+}
+
+/* Multiplications and additions of a step at one column; attention as if it saw all of its window. */
+static double step_flops(const struct step *s, int64_t cols)
+{
+	double seen = (double)(2 * s->window + 1 < cols ? 2 * s->window + 1 : cols), channels = s->channels, rows = s->rows;
+	double each[STEP_KINDS] = {[STEP_FEATURE] = 3 * rows,
+		[STEP_CONV] = 2 * rows * channels * s->taps,
+		[STEP_NORM] = 8 * channels,
+		[STEP_BAND] = 4 * seen * channels,
+		[STEP_MIX] = 2 * s->tokens * rows * channels};
+	return each[s->kind] * s->batch;
+}
+
+int op_steps(struct queue *q, struct tensor *x, int64_t cols, const struct tensor *params, const struct step *steps, int n)
+{
+	double flops = 0;
+	if (!q->d->backend->steps)
+		return device_fail(q->d, "op_steps: the host runs such networks itself");
+	if (x->operand || cols < 0 || cols > x->cols || params->operand || params->rows != 1)
+		return device_fail(q->d, "op_steps: %lld columns of %lld", (long long)cols, (long long)x->cols);
+	for (int i = 0; i < n; i++) {
+		if (!step_fits(&steps[i], x, params))
+			return device_fail(q->d, "op_steps: step %d of %d does not fit %lld rows or %lld parameters", i, n, (long long)x->rows,
+				(long long)params->cols);
+		flops += step_flops(&steps[i], cols) * (double)cols;
+	}
+	if (cols == 0)
+		return 0;
+	int64_t begin = profile_begin(q);
+	int rc = q->d->backend->steps(q, x, cols, params, steps, n);
+	return profile_end(q, PROFILE_STEPS, begin, flops, row_bytes(1, x->rows, cols), rc);
+}
+
 /* ---- attention ---- */
 
 static int check_heads(struct device *d, const char *op, int heads, int kv_heads, int head_dim)

@@ -19,6 +19,7 @@ static const char *const names[PROFILE_OPS] = {
 	[PROFILE_ATTN_REDUCE] = "column sums",
 	[PROFILE_MOMENTS] = "moments",
 	[PROFILE_UTILITIES] = "utilities of entries",
+	[PROFILE_STEPS] = "steps of a mapper",
 };
 
 void device_profile_start(struct device *d)

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,38 +264,4 @@ int mapper_config_parse(struct mapper_config *c, const char *json, char err[ERR_
 	}
 	json_decref(root);
 	return rc;
-}
-
-/* ---- the feature ---- */
-bool mapper_query_used(const struct mapper_config *c, int64_t n, int64_t q)
-{
-	switch (c->queries) {
-	case MAPPER_QUERIES_STRIDE:
-		return (n - 1 - q) % c->query_n == 0;
-	case MAPPER_QUERIES_LAST:
-		return q >= n - c->query_n;
-	default:
-		return true;
-	}
-}
-
-int64_t mapper_query_seen(const struct mapper_config *c, int64_t n, int64_t j)
-{
-	switch (c->queries) {
-	case MAPPER_QUERIES_STRIDE:
-		return (n - 1 - j) / c->query_n + 1;
-	case MAPPER_QUERIES_LAST:
-		return n - j < c->query_n ? n - j : c->query_n;
-	default:
-		return n - j;
-	}
-}
-
-void mapper_feature_name(const struct mapper_config *c, char out[32])
-{
-	static const char *const sources[] = {"model", "self"}, *const queries[] = {"all", "stride", "last"};
-	if (c->queries == MAPPER_QUERIES_ALL)
-		snprintf(out, 32, "%s:all", sources[c->source]);
-	else
-		snprintf(out, 32, "%s:%s:%d", sources[c->source], queries[c->queries], c->query_n);
 }

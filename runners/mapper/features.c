@@ -3,15 +3,6 @@
 #include "runners/mapper/impl.h"
 #include "runners/mapper/net.h"
 
-void feature_scale(const struct feature_plan *p, int64_t first, int64_t cols, float *scale)
-{
-	for (int64_t t = 0; t < cols; t++) {
-		int64_t at = first + t;
-		bool counts = p->config->normalize == MAPPER_VISIBLE && at >= 0 && at < p->n;
-		scale[t] = counts ? 1.0f / (float)mapper_query_seen(p->config, p->n, at) : 1.0f;
-	}
-}
-
 void feature_row(const struct feature_plan *p, int row, const float *raw, const float *scale, int64_t cols, float *out)
 {
 	float mean = p->mean ? p->mean[row] : 0, factor = p->dev ? 1.0f / p->dev[row] : 1;

@@ -22,7 +22,7 @@ int config_check(const struct mapper_config *c, char err[ERR_LEN]);
 void mapper_init_params(struct mapper *m); /* from the seed, and from level and spread */
 void mapper_set_contexts(struct mapper *m, const struct mapper_set *s);
 
-/* ---- features of one strip of positions (features.c) ---- */
+/* ---- features of one strip of positions (features.c, positions.c) ---- */
 struct feature_plan {
 	const struct mapper_config *config;
 	int64_t n;               /* positions of the whole context */

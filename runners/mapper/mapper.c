@@ -303,12 +303,8 @@ int64_t mapper_bytes(const struct mapper *m, int64_t n)
 int mapper_forward(const struct mapper *m, const float *x, int64_t n, float *y, const struct mapper_pool *pool, char err[ERR_LEN])
 {
 	struct forward_job j = job_of(m, n);
-	if (n < 1)
-		return err_set(err, "a mapper needs at least one position");
-	if (m->config.kind == MAPPER_AXIAL && m->config.encoder && m->config.window == MAPPER_ALL && n > MAPPER_FULL_MAX)
-		return err_set(err,
-			"the mapper attends over its whole context (window = full), which it does up to %d positions, not %lld",
-			MAPPER_FULL_MAX, (long long)n);
+	if (mapper_refuses(m, n, err))
+		return -1;
 	j.x = x;
 	j.y = y;
 	j.blocks = blocks_new((size_t)mapper_bytes(m, n));

@@ -1,7 +1,8 @@
 /* mapper.h: ProxyKV's mapper: from attention column sums of a proxy (or of the target itself) to the importance of the target's
  * KV entries. Its three forms, their training, their files, and the shards they are trained on (spec proxykv-lkv.md, section 1).
  *
- * Plain C on the host: no model, no device, no tensor of one. Whoever calls collects the features X and the oracle Y.
+ * Plain C on the host: no model, no device, no tensor of one. Whoever calls collects the features X and the oracle Y. For a GPU it
+ * only writes down the steps (program.h), which others run there.
  * Letters: Ls, Hs layers and heads of X; Ll, Hl layers and KV heads of the target; n positions of the context (prefix left out).
  * All arrays are row-major, X [Ls][Hs][n], Y and scores [Ll][Hl][n].
  *
@@ -114,6 +115,7 @@ int64_t mapper_bytes(
  * and the statistics stored with the weights). y [Ll][Hl][n]: scores in units of z, comparable over all layers and heads. n >= 1.
  * Thread-safe: a mapper is not changed by it. Fails on memory, and for window = full beyond MAPPER_FULL_MAX positions. */
 enum { MAPPER_FULL_MAX = 4096 };
+int mapper_refuses(const struct mapper *m, int64_t n, char err[ERR_LEN]); /* -1: a context of so many positions is not for it */
 int mapper_forward(
 	const struct mapper *m, const float *x, int64_t n, float *y, const struct mapper_pool *pool, char err[ERR_LEN]);
 

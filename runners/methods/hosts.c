@@ -21,21 +21,55 @@ float *scores_at(const struct scoring *s, int layer, int head)
 	return s->scores + ((int64_t)layer * s->kv_heads + head) * s->shape.count;
 }
 
+/* Where the device's memory is not the host's and somebody will rank there. */
+static bool ranks_there(const struct scoring *s)
+{
+	return s->rank_there && device_free_bytes(forward_device(s->forward)) >= 0;
+}
+
+static void resident_new(struct scoring *s)
+{
+	scores_drop(s);
+	if (ranks_there(s))
+		s->resident = tensor_new(forward_device(s->forward), (int64_t)s->layers * s->kv_heads, s->shape.count);
+}
+
 /* Kept on the device: 4 bytes an entry against the cache's 4 head_dim. Without room for them the host ranks. */
 int scores_take(struct scoring *s, int layer, const struct tensor *t, char err[ERR_LEN])
 {
 	struct device *d = forward_device(s->forward);
 	struct queue *q = forward_queue(s->forward);
 	int64_t n = s->shape.count;
-	if (layer == 0) {
-		scores_drop(s);
-		if (s->rank_there && device_free_bytes(d) >= 0)
-			s->resident = tensor_new(d, (int64_t)s->layers * s->kv_heads, n);
-	}
+	if (layer == 0)
+		resident_new(s);
 	if ((s->resident && op_copy(q, s->resident, (int64_t)layer * s->kv_heads, 0, t, 0, 0, s->kv_heads, n)) ||
 		tensor_read(q, t, 0, s->kv_heads, scores_at(s, layer, 0)))
 		return err_set(err, "reading scores, layer %d: %s", layer, device_error(d));
 	s->resident_layers += s->resident != NULL;
+	return 0;
+}
+
+int scores_keep(struct scoring *s, struct tensor *t, char err[ERR_LEN])
+{
+	scores_drop(s);
+	int rc = tensor_read(forward_queue(s->forward), t, 0, tensor_rows(t), s->scores);
+	if (rc || !ranks_there(s)) {
+		tensor_free(t);
+		return rc ? err_set(err, "reading scores: %s", device_error(forward_device(s->forward))) : 0;
+	}
+	s->resident = t;
+	s->resident_layers = s->layers;
+	return 0;
+}
+
+int scores_place(struct scoring *s, char err[ERR_LEN])
+{
+	resident_new(s);
+	if (!s->resident)
+		return 0;
+	if (tensor_write(forward_queue(s->forward), s->resident, 0, tensor_rows(s->resident), s->scores))
+		return err_set(err, "writing scores: %s", device_error(forward_device(s->forward)));
+	s->resident_layers = s->layers;
 	return 0;
 }
 
@@ -76,7 +110,7 @@ char *scoring_file_for(const struct scoring *s, const struct params *params,
 {
 	struct trained_request q = {.target_sha256 = s->model_sha256, .proxy_sha256 = s->proxy_sha256, .folder = s->calibration_folder};
 	file(params, &q);
-	return trained_find(&q, err);
+	return trained_store_find(s->weights, &q, NULL, err);
 }
 
 char *scoring_file(const struct scoring *s, void (*file)(const struct params *p, struct trained_request *q), char err[ERR_LEN])

@@ -1,6 +1,9 @@
 /* mapped.c: ProxyKV (arXiv 2605.16360) and its form without a proxy: attention column sums, mapped to the importance that a pass
  * of KVzip would find. spec/proxykv-lkv.md 1.
  *
+ * A GPU maps its own sums (proxykv/mapping.h): of selfkv in finish(), of proxykv inside the proxy's run. Sums that a CPU made are
+ * mapped in finish(), by the threads of the target's device.
+ *
  * proxykv: the sums are the proxy's, from its run beside the target's prefill or after it. selfkv: ours, reported under its own
  * name; the target's own sums, taken inside its prefill, no second model. The mapper (runners/mapper) is a trained file of the
  * pair; which features it wants stands in it, and options that say otherwise are refused. Allocator: global, KVzip's rule [O: the
@@ -18,7 +21,7 @@
 struct mapped {
 	const struct mapper *mapper; /* of the store */
 	struct feature_spec spec;
-	int want;             /* proxykv: number in the proxy's run */
+	int want, map;        /* proxykv: numbers in the proxy's run; map -1: it does not map */
 	struct features *own; /* selfkv: during the prefill */
 };
 
@@ -115,7 +118,7 @@ static int map(struct scoring *s, const struct mapped *a, const float *sums, cha
 	int64_t start = clock_ns();
 	int rc = mapper_forward(a->mapper, sums, s->shape.count, s->scores, &pool, err);
 	s->mapper_ns += clock_ns() - start;
-	return rc;
+	return rc ? rc : scores_place(s, err);
 }
 
 static void end(struct scoring *s)
@@ -136,6 +139,9 @@ static int proxykv_begin(struct scoring *s, char err[ERR_LEN])
 	struct mapped *a = s->state = open_mapper(s, false, err);
 	if (!a || (a->want = proxy_pass_want(s->proxy, &a->spec, err)) < 0)
 		return -1;
+	a->map = -1;
+	if (proxy_pass_maps(s->proxy) && (a->map = proxy_pass_map(s->proxy, a->want, a->mapper, s->scores, err)) < 0)
+		return -1;
 	return 0;
 }
 
@@ -143,7 +149,14 @@ static int proxykv_finish(struct scoring *s, char err[ERR_LEN])
 {
 	const struct mapped *a = s->state;
 	int rc = proxy_pass_finish(s->proxy, s->stop, s->stop_user, err);
-	return rc ? rc : map(s, a, proxy_pass_sums(s->proxy, a->want), err);
+	int64_t ns = 0;
+	if (rc)
+		return rc;
+	if (a->map < 0)
+		return map(s, a, proxy_pass_sums(s->proxy, a->want), err);
+	rc = proxy_pass_mapped(s->proxy, a->map, &ns, err);
+	s->mapper_ns += ns;
+	return rc ? rc : scores_place(s, err);
 }
 
 /* ---- selfkv ---- */
@@ -174,9 +187,22 @@ static int selfkv_observe(struct scoring *s, const struct layer_rows *r, char er
 	return features_observe(a->own, r, err);
 }
 
+static int map_there(struct scoring *s, struct mapped *a, char err[ERR_LEN])
+{
+	int64_t start = clock_ns();
+	struct tensor *t = features_map(a->own, a->mapper, err);
+	int rc = t ? scores_keep(s, t, err) : -1;
+	s->mapper_ns += clock_ns() - start;
+	features_free(a->own);
+	a->own = NULL;
+	return rc;
+}
+
 static int selfkv_finish(struct scoring *s, char err[ERR_LEN])
 {
 	struct mapped *a = s->state;
+	if (device_has_steps(forward_device(s->forward)))
+		return map_there(s, a, err);
 	size_t n = (size_t)features_floats(a->own);
 	float *sums = malloc((n + 1) * sizeof *sums);
 	if (!sums)

@@ -73,7 +73,7 @@ struct scoring {
 	int resident_layers;
 	void *state;                    /* the scorer's own between begin and end */
 	int layers, kv_heads;           /* of the model, set by the caller: position-only scorers run without a forward */
-	int64_t mapper_ns;              /* out: time in a trained mapper, a part of finish() */
+	int64_t mapper_ns;              /* out: time in a trained mapper: a part of finish(), or of the proxy's run (proxy_pass_maps) */
 };
 void scores_drop(struct scoring *s); /* of the device: the host's scores change, or nobody ranks any more */
 /* The path of the file a scorer reads; caller frees. NULL + err: where it was looked for. An allocator gives its own parameters: its

@@ -60,6 +60,10 @@ int each_head(struct scoring *s, int64_t first, int64_t n, bool want_v, void (*f
 float *scores_at(const struct scoring *s, int layer, int head);
 /* One layer's scores from t [kv_heads, shape.count]: to the host and, on a device with memory of its own, to s->resident. */
 int scores_take(struct scoring *s, int layer, const struct tensor *t, char err[ERR_LEN]);
+/* All of them, [layers*kv_heads, shape.count], which it takes: to the host, and kept there. */
+int scores_keep(struct scoring *s, struct tensor *t, char err[ERR_LEN]);
+/* The host's scores to the device that will rank them; without room for them the host ranks. */
+int scores_place(struct scoring *s, char err[ERR_LEN]);
 /* The device's copy of all scores; NULL = the host ranks. */
 const struct tensor *scores_resident(const struct scoring *s);
 int64_t rows_total(const struct scoring *s);                  /* prefix + context + after */

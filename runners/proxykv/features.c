@@ -5,6 +5,8 @@
  * together, then each of them, on its own, the keys of the chunk up to itself. */
 #include "runners/proxykv/features.h"
 
+#include "runners/proxykv/mapping.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,4 +185,9 @@ int features_take(struct features *x, float *out, char err[ERR_LEN])
 		x->sum[l] = NULL;
 	}
 	return 0;
+}
+
+struct tensor *features_map(struct features *x, const struct mapper *m, char err[ERR_LEN])
+{
+	return mapping_scores(forward_queue(x->f), m, x->sum, x->count, MAPPING_WORK, err);
 }

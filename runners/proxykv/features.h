@@ -37,5 +37,7 @@ int features_observe(void *user, const struct layer_rows *r, char err[ERR_LEN]);
 /* Raw sums [layers][heads][count] into out; the memory on the device is given back. */
 int features_take(struct features *x, float *out, char err[ERR_LEN]);
 int64_t features_floats(const struct features *x); /* layers * heads * count */
+/* The mapper's scores of these sums, made where they lie (mapping.h): the caller's. The sums stay. NULL + err. */
+struct tensor *features_map(struct features *x, const struct mapper *m, char err[ERR_LEN]);
 
 #endif

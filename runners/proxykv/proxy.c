@@ -2,16 +2,25 @@
  * joined; only `cancel` crosses. */
 #include "runners/proxykv/proxy.h"
 
+#include "runners/proxykv/mapping.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WANTS = 16, LOOKS = 4 };
+enum { WANTS = 16, MAPS = 16, LOOKS = 4 };
 
 struct want {
 	struct feature_spec spec;
 	struct features *features; /* on the device while the run lasts */
-	float *sums;               /* host, afterwards */
+	float *sums;               /* host, afterwards; NULL where the device maps */
+};
+struct map { /* scores that a mapper makes of a want's sums */
+	int want, rc;
+	const struct mapper *mapper;
+	float *out;
+	int64_t ns;
+	char err[ERR_LEN];
 };
 
 struct proxy_pass {
@@ -20,6 +29,8 @@ struct proxy_pass {
 	int64_t n, first, count;
 	struct want want[WANTS];
 	int n_wants;
+	struct map map[MAPS];
+	int n_maps;
 	struct {
 		proxy_look look;
 		void *user;
@@ -32,7 +43,7 @@ struct proxy_pass {
 	void *stop_user;
 	int rc;
 	char err[ERR_LEN];
-	int64_t ns, wait_ns;
+	int64_t ns, wait_ns, map_ns;
 };
 
 /* ---- the model ---- */
@@ -106,6 +117,19 @@ int proxy_pass_want(struct proxy_pass *r, const struct feature_spec *s, char err
 	return r->n_wants++;
 }
 
+bool proxy_pass_maps(const struct proxy_pass *r)
+{
+	return device_has_steps(r->proxy->device);
+}
+
+int proxy_pass_map(struct proxy_pass *r, int want, const struct mapper *m, float *out, char err[ERR_LEN])
+{
+	if (r->n_maps == MAPS)
+		return err_set(err, "one context is mapped in more than %d ways", MAPS);
+	r->map[r->n_maps] = (struct map){.want = want, .mapper = m, .out = out};
+	return r->n_maps++;
+}
+
 int proxy_pass_look(struct proxy_pass *r, proxy_look look, void *user, char err[ERR_LEN])
 {
 	if (length_check(r, err))
@@ -161,11 +185,32 @@ static int features_begin(struct proxy_pass *r, struct observer obs[WANTS])
 	return 0;
 }
 
+/* One mapper's failure is its own: the others, and the run, go on. */
+static void map_sums(struct proxy_pass *r, struct map *m)
+{
+	int64_t start = clock_ns();
+	struct tensor *t = features_map(r->want[m->want].features, m->mapper, m->err);
+	m->rc = t ? 0 : -1;
+	if (t && tensor_read(forward_queue(r->proxy->forward), t, 0, tensor_rows(t), m->out))
+		m->rc = err_set(m->err, "reading scores: %s", device_error(r->proxy->device));
+	tensor_free(t);
+	m->ns = clock_ns() - start;
+	r->map_ns += m->ns;
+}
+
+/* Sums that are mapped here are not taken to the host. */
 static int features_end(struct proxy_pass *r)
 {
+	bool mapped[WANTS] = {false};
+	for (int i = 0; i < r->n_maps; i++) {
+		mapped[r->map[i].want] = true;
+		map_sums(r, &r->map[i]);
+	}
 	for (int i = 0; i < r->n_wants; i++) {
 		struct want *w = &r->want[i];
 		size_t n = (size_t)features_floats(w->features);
+		if (mapped[i])
+			continue;
 		if (!(w->sums = malloc((n + 1) * sizeof *w->sums)))
 			return err_set(r->err, "out of memory: %zu feature sums", n);
 		if (features_take(w->features, w->sums, r->err))
@@ -183,13 +228,23 @@ static int look_all(struct proxy_pass *r, const struct kv *kv)
 	return rc;
 }
 
+static int64_t maps_bytes(const struct proxy_pass *r)
+{
+	int64_t most = 0;
+	for (int i = 0; i < r->n_maps; i++) {
+		int64_t bytes = mapping_bytes(r->map[i].mapper, r->count);
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
 static void run(struct proxy_pass *r)
 {
 	struct device *d = r->proxy->device;
 	struct observer obs[WANTS];
 	int64_t start = clock_ns();
 	int layers = layers_needed(r);
-	device_reserve(d, proxy_pass_bytes(r->proxy, r->n));
+	device_reserve(d, proxy_pass_bytes(r->proxy, r->n) + maps_bytes(r));
 	struct kv *kv = cache_of(r, layers);
 	r->rc = kv ? features_begin(r, obs)
 		   : err_set(r->err, "the proxy's cache of %lld tokens: %s", (long long)r->n, device_error(d));
@@ -207,7 +262,7 @@ static void run(struct proxy_pass *r)
 	if (!r->rc && device_bytes(d) > r->proxy->resident)
 		r->rc = err_set(
 			r->err, "the proxy keeps %lld bytes after scoring", (long long)(device_bytes(d) - r->proxy->resident));
-	r->ns = clock_ns() - start;
+	r->ns = clock_ns() - start - r->map_ns;
 }
 
 static void *thread_main(void *arg)
@@ -259,6 +314,13 @@ void proxy_pass_free(struct proxy_pass *r)
 const float *proxy_pass_sums(const struct proxy_pass *r, int want)
 {
 	return r->want[want].sums;
+}
+
+int proxy_pass_mapped(const struct proxy_pass *r, int map, int64_t *ns, char err[ERR_LEN])
+{
+	const struct map *m = &r->map[map];
+	*ns = m->ns;
+	return m->rc ? err_set(err, "%s", m->err) : 0;
 }
 
 int64_t proxy_pass_ns(const struct proxy_pass *r)

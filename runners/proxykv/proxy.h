@@ -1,8 +1,9 @@
 /* proxy.h: the small model of a pair and its run over one context, beside the target's prefill or after it.
  *
- * A run reads the context once, whatever is asked of it: the feature sums of any number of specifications, and functions that
- * look at the whole cache when it is filled (KVzip on the proxy). Layers behind the last one that something asks for are not run,
- * nor is the LM head. When the run ends its cache and sums are given back to the device; what stays is on the host.
+ * A run reads the context once, whatever is asked of it: the feature sums of any number of specifications, what mappers make of
+ * them, and functions that look at the whole cache when it is filled (KVzip on the proxy). Layers behind the last one that
+ * something asks for are not run, nor is the LM head. When the run ends its cache and sums are given back to the device; what
+ * stays is on the host.
  *
  * On the CPU a run is overlapped (a thread of its own, with the proxy's own group of `threads`, while the target keeps the rest)
  * or in turn (on the caller's thread once the target's prefill is done). Two devices, or two queues of one, need nothing else
@@ -35,6 +36,10 @@ const struct model_config *proxy_pass_config(const struct proxy_pass *r); /* the
 /* ---- before it starts ---- */
 /* Asks for feature sums; equal ones are made once. Returns their number, or -1. */
 int proxy_pass_want(struct proxy_pass *r, const struct feature_spec *s, char err[ERR_LEN]);
+/* Whether the run maps: where its device does it (mapping.h), the sums do not travel. Elsewhere who wants scores takes the sums. */
+bool proxy_pass_maps(const struct proxy_pass *r);
+/* Asks for a mapper's scores of sums number `want`: to out [Ll][Hl][count] by the end of the run. Returns their number, or -1. */
+int proxy_pass_map(struct proxy_pass *r, int want, const struct mapper *m, float *out, char err[ERR_LEN]);
 /* A look at the filled cache of all layers, on whichever thread the run is. Returns 0, 1 = stopped, -1 + err. */
 struct proxy_view {
 	struct proxy *proxy;
@@ -53,9 +58,11 @@ int proxy_pass_start(struct proxy_pass *r, char err[ERR_LEN]);
 /* Waits for the thread, or runs now; again is free. stop is polled by a run in turn; an overlapped one is told to stop by
  * proxy_pass_free. 0, 1 = stopped, -1 + err. */
 int proxy_pass_finish(struct proxy_pass *r, bool (*stop)(void *user), void *user, char err[ERR_LEN]);
-/* Raw sums number `want` [layers][heads][count], after the run. */
+/* Raw sums number `want` [layers][heads][count], after the run; NULL where the run mapped them. */
 const float *proxy_pass_sums(const struct proxy_pass *r, int want);
-int64_t proxy_pass_ns(const struct proxy_pass *r);      /* from the run's first step to its last */
+/* What became of scores number `map`: -1 + err: this mapper could not; others may have. */
+int proxy_pass_mapped(const struct proxy_pass *r, int map, int64_t *ns, char err[ERR_LEN]);
+int64_t proxy_pass_ns(const struct proxy_pass *r);      /* from the run's first step to its last, mappers left out */
 int64_t proxy_pass_wait_ns(const struct proxy_pass *r); /* how long finish() kept its caller */
 bool proxy_pass_wanted(const struct proxy_pass *r);     /* something was asked of it */
 /* Device bytes a run over n tokens takes at most: cache, sums of one specification. */

@@ -42,6 +42,7 @@ static Settings from_environment()
 	s.memory = env_bytes("CUEMU_MEM", (size_t)1 << 30);
 	s.devices = std::min((int)env_bytes("CUEMU_DEVICES", 2), DEVICES_MAX);
 	s.capability = (int)env_bytes("CUEMU_CC", 80);
+	s.tma = !getenv("CUEMU_TMA") || env_on("CUEMU_TMA");
 	s.threads = std::max(1, (int)env_bytes("CUEMU_THREADS", std::thread::hardware_concurrency()));
 	return s;
 }
@@ -195,7 +196,7 @@ Call::Call(const char *name) : err(cudaSuccess)
 			if (f.sticky)
 				set_sticky((cudaError_t)f.code);
 			err = (cudaError_t)f.code;
-			if (strncmp(name, "cudnn", 5)) // cuDNN has errors of its own
+			if (strncmp(name, "cudnn", 5) && strncmp(name, "cuTensor", 8)) // cuDNN and the driver have errors of their own
 				last = err;
 		}
 		return;
@@ -262,6 +263,14 @@ void cuemu_set_memory(int device, size_t bytes)
 void cuemu_set_peer(bool allowed)
 {
 	settings.peer = allowed;
+}
+void cuemu_set_capability(int capability)
+{
+	settings.capability = capability;
+}
+void cuemu_set_tma(bool there)
+{
+	settings.tma = there;
 }
 size_t cuemu_pending(void)
 {

@@ -20,6 +20,8 @@ void cuemu_set_eager(bool on);
 void cuemu_set_protect(bool on);
 void cuemu_set_memory(int device, size_t bytes);
 void cuemu_set_peer(bool allowed);
+void cuemu_set_capability(int capability); /* of all devices: 80, 90 */
+void cuemu_set_tma(bool there); /* whether the driver makes tensor maps */
 void cuemu_set_cudnn(size_t version); /* what cudnnGetVersion says (91900); 0: the library is not there */
 size_t cuemu_pending(void); /* operations submitted and not yet run */
 struct cuemu_live {

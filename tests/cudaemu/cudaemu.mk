@@ -63,20 +63,24 @@ emu_tsan := $(patsubst %,$(EMU)/tsan/%,races $(emu_backend_tests))
 emu_env = KVB_EMU='$(EMU)' EMU_CXX='$(EMU_CXX)' EMU_CC='$(CC)' EMU_CXXFLAGS='$(EMU_CXXFLAGS)' EMU_CFLAGS='$(EMU_CFLAGS)' EMU_OBJECTS='$(emu_host)' \
 	EMU_ARCHIVES='$(emu_archives)' EMU_LIBS='$(EMU_LIBS)'
 # What `make test` runs of it; where there is no C++ compiler, one skipped test that says so.
-emu_scripts := $(EMU_DIR)/test_headers.sh $(EMU_DIR)/test_hopper.sh $(EMU_DIR)/test_races.sh $(EMU_DIR)/test_tsan.sh $(EMU_DIR)/test_mutants.sh $(EMU_DIR)/test_run.sh \
+emu_scripts := $(EMU_DIR)/test_headers.sh $(EMU_DIR)/test_hopper.sh $(EMU_DIR)/test_races.sh $(EMU_DIR)/test_tsan.sh $(EMU_DIR)/test_mutants.sh $(EMU_DIR)/test_run.sh $(EMU_DIR)/test_offload.sh \
 	$(EMU_DIR)/test_cudnn.sh $(EMU_DIR)/test_cudnn_mutants.sh
 ifeq ($(shell command -v g++),)
 emu_run := $(EMU_DIR)/skipped.sh
 emu_built :=
 else
-emu_run := $(emu_tests) $(emu_scripts)
-emu_built := $(emu_tests) $(emu_tsan) $(EMU)/kvbench
+emu_run := --together $(emu_tests) --alone $(emu_scripts)
+emu_built := $(emu_tests) $(emu_tsan) $(EMU)/kvbench $(EMU)/wide_model $(BUILD)/plant
 endif
 # The whole program with an emulated GPU, for trying failures: CUEMU_MEM=64M CUEMU_FAIL=launch:40:sticky $(EMU)/kvbench run PLAN --device cuda
 $(EMU)/kvbench: $(BUILD)/harness/main.o $(emu_host) $(EMU)/libkvbcuda.a $(EMU)/libcudaemu.a $(archives)
 	@echo '  LD $@'
 	@$(EMU_CXX) -o $@ $(filter %.o,$^) -Wl,-u,backend_cuda $(EMU)/libkvbcuda.a -Wl,--start-group $(archives) -Wl,--end-group $(EMU)/libkvbcuda.a \
 		$(EMU)/libcudaemu.a $(EMU_LIBS)
+# Models for test_offload.sh.
+$(EMU)/wide_model: $(EMU)/$(EMU_DIR)/wide_model.c.o $(call archive,runners/model) $(call archive,harness/base)
+	@echo '  LD $@'
+	@$(CC) $(CFLAGS_ALL) -o $@ $^ $(LIBS)
 cudaemu-lib: $(EMU)/libcudaemu.a $(EMU)/tsan/libcudaemu.a
 cudaemu-built: $(emu_built)
 # Builds the backend against the shim and runs its tests and the shim's.

@@ -2,15 +2,17 @@
 // barrier the next one starts on the same stack, so a kernel without barriers is a plain loop. A thread that has to wait leaves
 // its stack by a switch of seven registers straight to another runnable thread. Ready masks instead of polling: a deadlock shows
 // as "nobody can run" and is reported with who waits where. Owns: stacks, warps and rounds, barriers, asynchronous copies,
-// thread-local variables as shared memory. Leaves out: which block runs where (pool.cpp). Compile without sanitizers'
+// thread-local variables as shared memory. Leaves out: which block runs where (pool.cpp), what a tensor map says (tma.cpp). Compile without sanitizers'
 // instrumentation, with CUEMU_TSAN or CUEMU_ASAN when the kernels have it.
-#include "fiber.h"
+#include "state.h"
+#include "tma.h"
 
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -66,7 +68,7 @@ constexpr size_t STACK = 256 * 1024;
 constexpr size_t STACK = 64 * 1024;
 #endif
 constexpr int MEETINGS = 33; // a lane stands in at most one and a mask needs a lane: there is always a free one
-constexpr int BARRIERS = 16;
+constexpr int BARRIERS = 16, MBARRIERS = 64, BOXES = 64, MAPS = 64; // the last: tensor maps in device memory that a block uses
 #if defined(CUEMU_TSAN) || defined(CUEMU_ASAN)
 constexpr bool FILL_LOCALS = false; // sanitizers' runtimes may keep thread-local variables of their own among the program's
 #else
@@ -121,10 +123,29 @@ struct Barrier {
 	int token[2];
 	uint32_t waiting[WARPS_MAX]; // lanes of each warp
 };
+struct Mbarrier { // an mbarrier object of the block's shared memory
+	uint64_t *at;
+	int arrivals, missing; // of each phase; of this one
+	int64_t bytes;         // expected and not there
+	unsigned phase;
+	int token[2];
+	uint32_t waiting[WARPS_MAX];
+};
+struct Box { // a copy of cp.async.bulk.tensor on its way
+	TensorMap map;
+	int32_t at[5];
+	unsigned char *to;
+	Mbarrier *bar; // NULL: no box
+	int told;      // TSan: what its thread did before
+};
 struct Worker {
 	Thread thread[THREADS_MAX];
 	Warp warp[WARPS_MAX];
 	Barrier barrier[BARRIERS];
+	Mbarrier mbarrier[MBARRIERS];
+	Box box[BOXES];
+	const void *acquired[MAPS]; // by fence.proxy.tensormap
+	int mbarriers, boxes, maps; // arrays, since TSan would see a thread allocate what another frees
 	Context host;
 	std::vector<Context *> idle; // parked stacks, the warmest last
 	Context *own[THREADS_MAX];   // TSan: a context for each thread
@@ -271,7 +292,7 @@ static inline uint32_t next_random(Worker *k)
 	k->random = k->random * 6364136223846793005ull + 1442695040888963407ull;
 	return (uint32_t)(k->random >> 33);
 }
-static inline int pick(Worker *k)
+static inline int pick_ready(Worker *k)
 { // a runnable thread of this block, or -1
 	int w = k->current >> 5;
 	if (settings.order == Order::forward) {
@@ -294,6 +315,14 @@ static inline int pick(Worker *k)
 	w = nth_bit(k->ready_warps, (int)(x % (unsigned)__builtin_popcount(k->ready_warps)));
 	uint32_t r = k->warp[w].ready;
 	return w * 32 + nth_bit(r, (int)((x >> 8) % (unsigned)__builtin_popcount(r)));
+}
+static bool box_arrives(Worker *k);
+static inline int pick(Worker *k)
+{ // the same, after boxes that are waited for have arrived where nobody could run
+	int i = pick_ready(k);
+	while (i < 0 && box_arrives(k))
+		i = pick_ready(k);
+	return i;
 }
 static inline void set_ready(Worker *k, int w, uint32_t lanes)
 {
@@ -341,6 +370,9 @@ static void deadlock(Worker *k)
 		blockIdx.x, blockIdx.y, blockIdx.z, k->alive, blockDim.x * blockDim.y * blockDim.z);
 	for (auto &g : groups)
 		fprintf(stderr, "  waiting in %s\n%s", g.first.c_str(), g.second.c_str());
+	for (int i = 0; i < k->mbarriers; i++)
+		fprintf(stderr, "  mbarrier %d, phase %u: %d arrivals and %lld bytes are missing\n", i, k->mbarrier[i].phase,
+			k->mbarrier[i].missing, (long long)k->mbarrier[i].bytes);
 	die("deadlock");
 }
 
@@ -382,7 +414,8 @@ static inline void wait_here(Worker *k, const char *what, Where where, uint32_t 
 	if (__builtin_expect(i < 0, 0))
 		deadlock(k);
 	enter(k, i);
-	jump(t.context, k->thread[i].context);
+	if (i != me) // a box has arrived that this very thread waits for
+		jump(t.context, k->thread[i].context);
 }
 
 // ---- meetings of a warp
@@ -681,6 +714,167 @@ void cp_async_wait(int keep)
 	t.copies.erase(t.copies.begin(), t.copies.begin() + (long)i);
 }
 
+// ---- mbarriers and boxes (cuemu/tma.h): a box is NaN from its instruction on and arrives as late as can be: when nobody can
+// run and somebody waits for its barrier. Which of several comes first: by the seed.
+// -----------------------------------------------------------------------------------------------------------------------------
+constexpr int64_t BYTES_MAX = (1 << 20) - 1; // of an mbarrier's transaction count
+static void mbar_touched(const void *bar, bool write)
+{ // TSan: operations on a barrier do not race with each other, but with its making and with plain accesses
+#ifdef CUEMU_TSAN
+	if (!tls.blind)
+		(write ? __tsan_write_range : __tsan_read_range)((void *)bar, 8);
+#endif
+	(void)bar, (void)write;
+}
+static Mbarrier &mbar_at(const uint64_t *bar)
+{
+	Worker *k = tls.worker;
+	if (!tls.in_kernel)
+		die("an mbarrier outside a kernel");
+	for (int i = 0; i < k->mbarriers; i++)
+		if (k->mbarrier[i].at == bar) {
+			mbar_touched(bar, false);
+			if (*bar != (uint64_t)(uintptr_t)bar)
+				die("an mbarrier was overwritten");
+			return k->mbarrier[i];
+		}
+	die("an mbarrier that was not initialised");
+}
+void mbar_init(uint64_t *bar, unsigned arrivals)
+{
+	Worker *k = tls.worker;
+	if (!tls.in_kernel || (uintptr_t)bar % 8 || arrivals < 1 || arrivals >= 1 << 20)
+		die("mbarrier.init: in a kernel, at a multiple of 8 bytes, 1 to 2^20 - 1 arrivals");
+	for (int i = 0; i < k->mbarriers; i++)
+		if (k->mbarrier[i].at == bar)
+			die("mbarrier.init: an mbarrier that is in use");
+	if (k->mbarriers == MBARRIERS)
+		die("mbarrier.init: too many mbarriers");
+	Mbarrier &b = k->mbarrier[k->mbarriers++];
+	b.at = bar;
+	b.arrivals = b.missing = (int)arrivals;
+	b.bytes = b.phase = 0;
+	std::fill_n(b.waiting, WARPS_MAX, 0u);
+	mbar_touched(bar, true);
+	*bar = (uint64_t)(uintptr_t)bar;
+}
+static void mbar_settle(Worker *k, Mbarrier &b)
+{ // ends the phase if all is there
+	if (b.missing || b.bytes)
+		return;
+	b.missing = b.arrivals;
+	b.phase++;
+	for (int w = 0; w < k->warps; w++) {
+		if (b.waiting[w])
+			set_ready(k, w, b.waiting[w]);
+		*(volatile uint32_t *)&b.waiting[w] = 0; // no library call: TSan would see it
+	}
+}
+void mbar_arrive(uint64_t *bar, unsigned bytes)
+{
+	Mbarrier &b = mbar_at(bar);
+	if (b.missing == 0)
+		die("mbarrier.arrive: more arrivals in a phase than the mbarrier was made for");
+	if (bytes > BYTES_MAX || b.bytes + bytes > BYTES_MAX)
+		die("mbarrier.arrive.expect_tx: more than 2^20 - 1 bytes");
+	release(&b.token[b.phase & 1]);
+	b.missing--;
+	b.bytes += bytes;
+	mbar_settle(tls.worker, b);
+}
+void mbar_wait_(uint64_t *bar, unsigned parity, Where where)
+{
+	Worker *k = tls.worker;
+	Mbarrier &b = mbar_at(bar);
+	if (parity > 1)
+		die("mbarrier.try_wait.parity: 0 or 1");
+	while ((b.phase & 1) == parity) {
+		b.waiting[k->current >> 5] |= 1u << (k->current & 31);
+		wait_here(k, "mbarrier.try_wait", where, 0);
+	}
+	acquire(&b.token[parity]);
+}
+void map_acquire(const void *map)
+{
+	Worker *k = tls.worker;
+	if (k->maps == MAPS)
+		die("fence.proxy.tensormap: too many maps");
+	k->acquired[k->maps++] = map;
+}
+static Box &box_new(Worker *k)
+{
+	for (Box &x : k->box)
+		if (!x.bar) {
+			k->boxes++;
+			return x;
+		}
+	die("cp.async.bulk.tensor: too many copies on their way");
+}
+void box_copy(void *shared, const void *map, const int32_t *at, int rank, uint64_t *bar)
+{
+	Worker *k = tls.worker;
+	Mbarrier &b = mbar_at(bar);
+	TensorMap m = map_read(map);
+	if (memory_find(map) && std::find(k->acquired, k->acquired + k->maps, map) == k->acquired + k->maps)
+		die("cp.async.bulk.tensor: a tensor map in device memory without fence.proxy.tensormap in this block");
+	if (m.rank != rank)
+		die("cp.async.bulk.tensor: the map has another number of dimensions");
+	if (shared_address(shared) % box_align(m))
+		die("cp.async.bulk.tensor: shared memory that is not aligned for the swizzle (or to 128 bytes)");
+	shared_at(shared_address(shared), box_bytes(m));
+	memset(shared, 0xff, box_bytes(m));
+	Box &x = box_new(k);
+	x.map = m;
+	x.to = (unsigned char *)shared;
+	x.bar = &b;
+	for (int i = 0; i < rank; i++)
+		*(volatile int32_t *)&x.at[i] = at[i]; // no library call, as above
+	release(&x.told);
+}
+// Writes one box in a context of its own: who has not waited for its barrier comes after nothing of it.
+static void box_write(Box &x)
+{
+#ifdef CUEMU_TSAN
+	void *here = tls.blind ? nullptr : __tsan_get_current_fiber(), *engine = nullptr;
+	if (here) {
+		engine = context_clean();
+		__tsan_switch_to_fiber(engine, 1);
+	}
+	acquire(&x.told);
+#endif
+	box_land(x.map, x.at, x.to, shared_address(x.to));
+	release(&x.bar->token[x.bar->phase & 1]);
+#ifdef CUEMU_TSAN
+	if (here) {
+		__tsan_switch_to_fiber(here, 1);
+		__tsan_destroy_fiber(engine);
+	}
+#endif
+}
+static bool box_awaited(const Worker *k, const Box &x)
+{
+	return x.bar && std::any_of(x.bar->waiting, x.bar->waiting + k->warps, [](uint32_t w) { return w; });
+}
+static bool box_arrives(Worker *k)
+{
+	int awaited = 0;
+	Box *x = nullptr;
+	for (int i = 0; i < BOXES && k->boxes; i++)
+		if (box_awaited(k, k->box[i]) && next_random(k) % (unsigned)++awaited == 0)
+			x = &k->box[i]; // each with the same chance
+	if (!x)
+		return false;
+	Mbarrier &b = *x->bar;
+	b.bytes -= (int64_t)box_bytes(x->map);
+	if (b.bytes < 0)
+		die("cp.async.bulk.tensor: more bytes than its mbarrier was told to expect");
+	box_write(*x);
+	x->bar = nullptr;
+	k->boxes--;
+	mbar_settle(k, b);
+	return true;
+}
+
 // ---- products of a warpgroup (cuemu/wgmma.h)
 // -----------------------------------------------------------------------------------------------------------------------------
 constexpr uint32_t SHARED_START = 512; // dynamic shared memory begins at an address that is no multiple of 1024
@@ -694,7 +888,7 @@ uint32_t shared_address(const void *p)
 const unsigned char *shared_at(uint32_t address, size_t bytes)
 {
 	if (address < SHARED_START || address - SHARED_START + bytes > tls.worker->grid->shared_bytes)
-		die("wgmma: an operand outside the block's dynamic shared memory");
+		die("wgmma, cp.async.bulk.tensor: outside the block's dynamic shared memory");
 	return smem_raw + (address - SHARED_START);
 }
 float *product_open(const float *d)
@@ -952,6 +1146,7 @@ void run_block(const Grid &g, size_t linear)
 		k->warp[w].meetings = 0;
 		k->ready_warps |= 1u << w;
 	}
+	k->mbarriers = k->maps = 0;
 	for (Barrier &b : k->barrier) {
 		b.arrived = b.predicate = b.need = 0;
 		memset(b.waiting, 0, sizeof b.waiting);
@@ -975,6 +1170,8 @@ void run_block(const Grid &g, size_t linear)
 	for (int i = 0; i < n; i++)
 		if (!k->thread[i].copies.empty())
 			die("a block ended while cp.async copies to its shared memory were on their way");
+	if (k->boxes)
+		die("a block ended while cp.async.bulk.tensor copies to its shared memory were on their way");
 	block_after(k, g);
 }
 } // namespace cuemu

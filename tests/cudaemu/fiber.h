@@ -45,6 +45,7 @@ struct Settings {
 	size_t memory;
 	int devices, threads;
 	int capability; // 80: sm_80
+	bool tma;       // the driver makes tensor maps
 };
 extern Settings settings; // device.cpp; from the environment, changed by control.h
 

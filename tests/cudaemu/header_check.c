@@ -1,5 +1,6 @@
 /* header_check.c: prints the values and sizes that the shim's headers share with NVIDIA's. test_headers.sh compiles it against both and compares. */
 #include <cublas_v2.h>
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #if WITH_CUDNN
 #include <cudnn_graph.h>
@@ -27,6 +28,12 @@
 	X(cudaHostAllocPortable) X(cudaHostAllocMapped) X(cudaHostAllocWriteCombined) X(cudaHostRegisterDefault) X(cudaHostRegisterPortable) \
 	X(cudaHostRegisterReadOnly) X(cudaDeviceScheduleSpin) X(cudaDeviceScheduleYield) X(cudaDeviceScheduleBlockingSync) \
 	X(cudaLaunchAttributeClusterDimension) X(cudaLaunchAttributeProgrammaticStreamSerialization) X(cudaLaunchAttributePriority) \
+	X(cudaDriverEntryPointSuccess) X(cudaDriverEntryPointSymbolNotFound) X(cudaDriverEntryPointVersionNotSufficent) X(cudaEnableDefault) \
+	X(CUDA_SUCCESS) X(CUDA_ERROR_INVALID_VALUE) X(CU_TENSOR_MAP_DATA_TYPE_UINT8) X(CU_TENSOR_MAP_DATA_TYPE_FLOAT32) \
+	X(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16) X(CU_TENSOR_MAP_INTERLEAVE_NONE) X(CU_TENSOR_MAP_INTERLEAVE_32B) X(CU_TENSOR_MAP_SWIZZLE_NONE) \
+	X(CU_TENSOR_MAP_SWIZZLE_32B) X(CU_TENSOR_MAP_SWIZZLE_64B) X(CU_TENSOR_MAP_SWIZZLE_128B) X(CU_TENSOR_MAP_L2_PROMOTION_NONE) \
+	X(CU_TENSOR_MAP_L2_PROMOTION_L2_128B) X(CU_TENSOR_MAP_L2_PROMOTION_L2_256B) X(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) \
+	X(CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA) \
 	X(CUBLAS_STATUS_SUCCESS) X(CUBLAS_STATUS_NOT_INITIALIZED) X(CUBLAS_STATUS_ALLOC_FAILED) X(CUBLAS_STATUS_INVALID_VALUE) \
 	X(CUBLAS_STATUS_ARCH_MISMATCH) X(CUBLAS_STATUS_MAPPING_ERROR) X(CUBLAS_STATUS_EXECUTION_FAILED) X(CUBLAS_STATUS_INTERNAL_ERROR) \
 	X(CUBLAS_STATUS_NOT_SUPPORTED) X(CUBLAS_OP_N) X(CUBLAS_OP_T) X(CUBLAS_OP_C) X(CUBLAS_POINTER_MODE_HOST) X(CUBLAS_POINTER_MODE_DEVICE) \
@@ -73,5 +80,6 @@ int main(void)
 #endif
 #define PRINT_TYPE(t) printf(#t " %zu %zu\n", sizeof(struct t), alignof(struct t));
 	TYPES(PRINT_TYPE)
+	printf("CUtensorMap %zu %zu\n", sizeof(CUtensorMap), alignof(CUtensorMap));
 	return 0;
 }

@@ -13,6 +13,11 @@
 #define no_pthread_join(...) 0
 #define no_bar_sync(...) ((void)0)
 #define no_bar_arrive(...) ((void)0)
+#define no_mbar_init(...) ((void)0)
+#define no_mbar_arrive(...) ((void)0)
+#define no_mbar_arrive_expect(bar, bytes) mbar_arrive(bar) /* of no bytes */
+#define no_mbar_wait(...) ((void)0)
+#define no_map_acquire(...) ((void)0)
 #define no___syncthreads(...) ((void)0)
 #define no___syncwarp(...) ((void)0)
 #define no___threadfence(...) ((void)0)

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 : "${KVB_EMU:?run it through make mutants}"
 work=$KVB_EMU/mutants
 mkdir -p "$work"
-sites='cudaDeviceSynchronize|bar_sync|bar_arrive|__syncthreads|__syncwarp|__threadfence|copies_wait|atomic[A-Z][A-Za-z]*|cudaStreamWaitEvent|cudaEventSynchronize|cudaStreamSynchronize|cuda_queue_sync|queue_event_wait'
+sites='cudaDeviceSynchronize|bar_sync|bar_arrive|mbar_init|mbar_arrive|mbar_arrive_expect|mbar_wait|map_acquire|__syncthreads|__syncwarp|__threadfence|copies_wait|atomic[A-Z][A-Za-z]*|cudaStreamWaitEvent|cudaEventSynchronize|cudaStreamSynchronize|cuda_queue_sync|queue_event_wait'
 
 # Sites that one cannot miss: FILE, a piece of the line, why.
 harmless() {
@@ -19,7 +19,8 @@ harmless() {
 }
 tests_for() { # FILE -> program, pattern of its tests; a line each
 	case $(basename "$1") in
-	attend_few.cu | attend_wgmma.cu) echo test_backend_attention 'test_batches' ;;
+	attend_few.cu) echo test_backend_attention 'test_batches' ;;
+	attend_wgmma.cu) printf '%s\n' 'test_backend_tma *' 'test_backend_attention test_batches' ;;
 	topk.cu) echo test_backend_ops 'test_selection' ;;
 	dnn*.c) echo test_backend_cudnn_use 'test_many_shapes_queued' ;;
 	attend*.cu | attention.c) echo test_backend_attention 'test_attention' ;;
@@ -32,6 +33,7 @@ tests_for() { # FILE -> program, pattern of its tests; a line each
 	argmax.cu) echo test_backend_ops 'test_argmax' ;;
 	moments.cu) echo test_backend_ops 'test_moments' ;;
 	utilities.cu) echo test_backend_ops 'test_utilities' ;;
+	steps.cu) echo test_backend_ops 'test_steps' ;;
 	queue.c) echo test_backend_ops 'test_queues*' ;;
 	*) echo test_backend_ops '*' ;;
 	esac

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runners/device/cuda/tma.cuh"
 #include "tests/cudaemu/control.h"
 
 template <class... P, class... A> static void start(void (*k)(P...), dim3 grid, dim3 block, cudaStream_t s, A &&...a)
@@ -12,6 +13,7 @@ template <class... P, class... A> static void start(void (*k)(P...), dim3 grid, 
 	cudaLaunchConfig_t c = {};
 	c.gridDim = grid;
 	c.blockDim = block;
+	c.dynamicSmemBytes = 4096;
 	c.stream = s;
 	if (cudaLaunchKernelEx(&c, k, std::forward<A>(a)...))
 		abort();
@@ -223,6 +225,53 @@ static void upload_twice(bool wait)
 	cudaDeviceSynchronize();
 }
 
+enum { BOX_ALL, BOX_NO_INIT, BOX_NO_WAIT, BOX_NO_EMPTY };
+__global__ void two_boxes(float *o, const CUtensorMap *map, int missing)
+{ // warp 0 asks for one box after the other, warp 1 reads them; then the first place is used again
+	extern __shared__ __align__(16) unsigned char smem_raw[];
+	__shared__ uint64_t bar[2];
+	uint32_t start = shared_address(smem_raw);
+	unsigned char *box = smem_raw + ((start + 1023) / 1024 * 1024 - start);
+	int t = (int)threadIdx.x;
+	if (t == 0) {
+		for (int i = 0; i < 2; i++)
+			mbar_init(&bar[i], 1);
+		mbar_made();
+		map_acquire(map);
+	}
+	if (missing != BOX_NO_INIT)
+		__syncthreads();
+	for (int i = 0; i < 3; i++) {
+		if (t == 0) {
+			if (i == 2)
+				mbar_wait(&bar[0], 0);
+			mbar_arrive_expect(&bar[i % 2], 1024);
+			box_copy(box + i % 2 * 1024, map, 0, 8 * i, &bar[i % 2]);
+		}
+		if (i == 1)
+			for (int j = 0; j < 2 && t >= 32; j++) {
+				if (j > 0 || missing != BOX_NO_WAIT)
+					mbar_wait(&bar[j], 0);
+				o[j * 32 + t - 32] = *(float *)(box + j * 1024 + (t - 32) * 32);
+			}
+		if (i == 1 && missing != BOX_NO_EMPTY)
+			bar_sync(1, 64);
+	}
+	mbar_wait(&bar[0], 1);
+}
+static void boxes(int missing)
+{
+	CUtensorMap map, *there = device_array<CUtensorMap>(1);
+	float *x = device_array<float>(24 * 32);
+	uint64_t dims[2] = {32, 24}, stride = 128;
+	uint32_t extent[2] = {32, 8}, steps[2] = {1, 1};
+	if (cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, x, dims, &stride, extent, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+		    CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) ||
+		cudaMemcpy(there, &map, sizeof map, cudaMemcpyHostToDevice))
+		abort();
+	start(two_boxes, 1, 64, 0, device_array<float>(64), (const CUtensorMap *)there, missing);
+}
+
 static const struct {
 	const char *name;
 	bool races;
@@ -240,6 +289,10 @@ static const struct {
 	{"last block adds up", false, [] { ticket(true); }},
 	{"cp.async and barrier", false, [] { async_copy(true); }},
 	{"cp.async without barrier", true, [] { async_copy(false); }},
+	{"boxes and their barriers", false, [] { boxes(BOX_ALL); }},
+	{"mbarriers made without a barrier", true, [] { boxes(BOX_NO_INIT); }},
+	{"a box without a wait", true, [] { boxes(BOX_NO_WAIT); }},
+	{"a box over one that is read", true, [] { boxes(BOX_NO_EMPTY); }},
 	{"event between kernels", false, [] { two_streams(true); }},
 	{"event wait between kernels missing", true, [] { two_streams(false); }},
 	{"event between kernel and copy", false, [] { kernel_then_copy(true); }},

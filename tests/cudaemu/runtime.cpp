@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cuda.h"
 #include "state.h"
 
 struct CUevent_st {
@@ -777,6 +778,20 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 	if (!reached(start) || !reached(end))
 		return call.done(cudaErrorNotReady);
 	*ms = (float)(end->record->ms - start->record->ms);
+	return call.done(cudaSuccess);
+}
+
+// ---- the driver ----
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version, unsigned long long flags,
+	enum cudaDriverEntryPointQueryResult *result)
+{
+	CALL("cudaGetDriverEntryPointByVersion");
+	if (!symbol || !function || version < 12000 || flags != cudaEnableDefault)
+		return call.done(cudaErrorInvalidValue);
+	bool there = settings.tma && !strcmp(symbol, "cuTensorMapEncodeTiled");
+	*function = there ? (void *)cuTensorMapEncodeTiled : nullptr;
+	if (result)
+		*result = there ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
 	return call.done(cudaSuccess);
 }
 

@@ -137,19 +137,27 @@ static void test_memory(void **state)
 	device_close(d);
 	d = emulated_device(true);
 	struct queue *q = queue_new(d);
+	int64_t staged = kv_device_bytes_for(d, LAYERS, KV, D, BIG);
+	assert_int_equal(staged, kv_bytes_for(d, D, KV * BIG) * 4);
+	int64_t asked;
+	cuemu_fail("cudaHostAlloc:1:2"); /* where the host's memory is what lacks, the device's is not spoken of */
+	assert_null(cache(d, BIG));
+	assert_true(device_oom(d, &asked) && asked == kv_bytes_for(d, D, LAYERS * KV * (int64_t)BIG) / 2 && device_oom_free(d) == -1);
+	assert_non_null(strstr(device_error(d), "of pinned memory on the host"));
+	cuemu_fail(NULL);
 	struct kv *kv = cache(d, BIG);
 	struct tensor *xt = tensor_new(d, CHUNK, COLS), *out = tensor_new(d, CHUNK, HEADS * D);
 	assert_true(q && kv && xt && out);
 	assert_int_equal(tensor_fill(q, xt, .5f) || pass(q, kv, xt, out, 0, 1), 0);
 	int64_t before = device_bytes(d);
+	assert_int_equal(kv_device_bytes_for(d, LAYERS, KV, D, BIG), 0); /* the buffers are there and stay for the next cache, */
+	assert_int_equal(kv_device_bytes_for(d, LAYERS, KV, D, 2 * BIG), staged); /* of a longer one a part */
 	assert_int_equal(pass(q, kv, xt, out, 1, 1) || queue_sync(q), 0);
 	assert_true(device_bytes(d) - before == 0); /* all that it holds is there after the first pass */
 	kv_free(kv);
 	assert_int_equal(device_bytes(d), before);
 	kv = cache(d, 64);
 	assert_int_equal(kv_device_bytes_for(d, LAYERS, KV, D, 64), kv_bytes_for(d, D, LAYERS * KV * 64)); /* too small to be offloaded */
-	int64_t staged = kv_device_bytes_for(d, LAYERS, KV, D, BIG);
-	assert_int_equal(staged, kv_bytes_for(d, D, KV * BIG) * 4);
 	kv_free(kv);
 	tensor_free(xt), tensor_free(out);
 	queue_free(q);

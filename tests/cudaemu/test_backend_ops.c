@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include "tests/cudaemu/backend.h"
+#include "tests/unit/device/steps_plain.h"
 
 static void test_opens_by_name(void **state)
 {
@@ -512,6 +513,109 @@ static void test_utilities(void **state)
 	}
 }
 
+/* ---- steps of a mapper: against the same in double ---- */
+
+enum { STEP_ROWS = 420, STEP_PARAMS = 9000 };
+static const struct step step_cases[] = {
+	{.kind = STEP_FEATURE, .batch = 2, .in = {5, 10}, .with = {3, 1}, .out = {5, 10}, .shift = {40, 9}, .weight = {70, 9}, .rows = 9, .compress = STEP_LOG},
+	{.kind = STEP_FEATURE, .batch = 1, .in = {5}, .with = {3}, .out = {50}, .shift = {-1}, .weight = {70}, .rows = 3, .compress = STEP_LOG1P},
+	{.kind = STEP_FEATURE, .batch = 1, .in = {5}, .with = {3}, .out = {50}, .shift = {9}, .weight = {70}, .rows = 1},
+	{.kind = STEP_CONV, .batch = 3, .in = {2, 1}, .out = {200, 40}, .weight = {7, 2000}, .bias = {1, 33}, .rows = 33, .channels = 17, .taps = 3,
+		.stride = 55, .apart = 4, .add = true, .gelu = true},
+	{.kind = STEP_CONV, .batch = 2, .in = {0, 40}, .out = {100, 1}, .weight = {0, 40}, .bias = {-1}, .rows = 1, .channels = 40, .taps = 1, .apart = 1},
+	{.kind = STEP_CONV, .batch = 1, .in = {0}, .out = {100}, .weight = {0}, .bias = {3}, .rows = 5, .channels = 3, .taps = 15, .stride = 45, .apart = 1},
+	{.kind = STEP_CONV, .batch = 1, .in = {0}, .out = {100}, .weight = {0}, .bias = {3}, .rows = 70, .channels = 16, .taps = 5, .stride = 80, .apart = 1},
+	{.kind = STEP_NORM, .batch = 3, .in = {0, 20}, .out = {100, 20}, .weight = {10, 1}, .bias = {50}, .shift = {90, 20}, .channels = 20, .add = true, .gelu = true},
+	{.kind = STEP_NORM, .batch = 2, .in = {0, 37}, .out = {0, 37}, .weight = {10}, .bias = {-1}, .shift = {-1}, .channels = 37},
+	{.kind = STEP_BAND, .batch = 2, .in = {0, 60}, .out = {200, 8}, .weight = {10, 15}, .channels = 8, .apart = 20, .window = 7, .half = 7},
+	{.kind = STEP_BAND, .batch = 1, .in = {0}, .out = {200}, .weight = {10}, .channels = 11, .apart = 11, .window = 4096, .half = 4},
+	{.kind = STEP_BAND, .batch = 1, .in = {0}, .out = {200}, .weight = {10}, .channels = 3, .apart = 5, .window = 0, .half = 0},
+	{.kind = STEP_MIX, .batch = 1, .in = {0}, .with = {40}, .out = {200}, .rows = 6, .channels = 11, .tokens = 5},
+	{.kind = STEP_MIX, .batch = 2, .in = {0, 2}, .with = {40, 16}, .out = {200, 32}, .rows = 2, .channels = 16, .tokens = 1},
+};
+enum { STEP_CASES = sizeof step_cases / sizeof *step_cases };
+
+/* One step on columns [0, cols) of a wider matrix: every number of the matrix, those it must leave alone too. */
+static double step_gap(struct both *b, const struct step *s, int64_t cols, int c)
+{
+	int64_t ld = cols + 3;
+	float *x = values(51, STEP_ROWS * ld, 1), *params = values(52, STEP_PARAMS, .5f);
+	struct plain_matrix plain = {mem_new((size_t)(STEP_ROWS * cols), sizeof(double)), cols, params};
+	double worst = 0;
+	for (int64_t i = 0; i < STEP_ROWS * ld; i++)
+		x[i] = s->kind == STEP_FEATURE ? fabsf(x[i]) : x[i];
+	for (int64_t i = 0; i < STEP_ROWS * cols; i++)
+		plain.x[i] = (double)x[i / cols * ld + i % cols];
+	struct tensor *t = tensor_of(b->q[CUDA], x, STEP_ROWS, ld), *p = tensor_of(b->q[CUDA], params, 1, STEP_PARAMS);
+	must(b, CUDA, op_steps(b->q[CUDA], t, cols, p, s, 1));
+	float *got = host_of(b->q[CUDA], t);
+	plain_steps(&plain, s, 1);
+	for (int64_t i = 0; i < STEP_ROWS * ld; i++) {
+		int64_t row = i / ld, col = i % ld;
+		if (s->kind == STEP_MIX && row < s->in.row + s->batch * s->tokens * s->rows) /* what it mixed by is lost */
+			continue;
+		double want = col < cols ? plain.x[row * cols + col] : (double)x[i], gap = fabs((double)got[i] - want) / (1 + fabs(want));
+		if (!(gap < 2e-5)) /* observed 7e-7 */
+			fail_msg("case %d, %lld columns: row %lld, column %lld is %g, not %g", c, (long long)cols, (long long)row, (long long)col,
+				(double)got[i], want);
+		worst = gap > worst ? gap : worst;
+	}
+	free(x), free(params), free(got), free(plain.x);
+	tensor_free(t), tensor_free(p);
+	return worst;
+}
+
+static void test_steps(void **state)
+{
+	(void)state;
+	static const int64_t widths[] = {1, 2, 14, 127, 129, 300};
+	struct both b = open_both("fp32");
+	double worst = 0;
+	for (int c = 0; c < STEP_CASES; c++)
+		for (int w = 0; w < 6; w += every(2))
+			worst = fmax(worst, step_gap(&b, &step_cases[c], widths[w], c));
+	print_message("steps: largest difference %.2g\n", worst);
+	close_both(&b);
+}
+
+/* What lies outside the matrix or the parameters is refused, and the CPU has no such operation. */
+static void test_steps_refused(void **state)
+{
+	(void)state;
+	struct both b = open_both("fp32");
+	struct tensor *t = tensor_of(b.q[CUDA], NULL, STEP_ROWS, 9), *p = tensor_of(b.q[CUDA], NULL, 1, STEP_PARAMS);
+	struct tensor *host = tensor_of(b.q[CPU], NULL, STEP_ROWS, 9), *host_p = tensor_of(b.q[CPU], NULL, 1, STEP_PARAMS);
+	must(&b, CUDA, tensor_fill(b.q[CUDA], t, 1) || tensor_fill(b.q[CUDA], p, 1));
+	assert_true(device_has_steps(b.d[CUDA]) && !device_has_steps(b.d[CPU]));
+	assert_int_equal(op_steps(b.q[CPU], host, 9, host_p, step_cases, 1), -1);
+	for (int c = 0; c < STEP_CASES; c++) {
+		struct step wrong[5];
+		for (int i = 0; i < 5; i++)
+			wrong[i] = step_cases[c];
+		wrong[0].out.row = STEP_ROWS - (step_cases[c].kind == STEP_NORM || step_cases[c].kind == STEP_BAND ? wrong[0].channels : wrong[0].rows) + 1;
+		wrong[1].in.row = -1;
+		wrong[2].batch = 0;
+		wrong[3].kind = STEP_KINDS;
+		wrong[4].in.row = STEP_ROWS;
+		must(&b, CUDA, op_steps(b.q[CUDA], t, 9, p, &step_cases[c], 1));
+		for (int i = 0; i < 5; i++)
+			if (op_steps(b.q[CUDA], t, 9, p, &wrong[i], 1) != -1)
+				fail_msg("case %d with fault %d was taken", c, i);
+	}
+	struct step even = step_cases[3], far = step_cases[3], few = step_cases[3];
+	even.taps = 2;
+	far.weight.at = STEP_PARAMS - 2 * 2000 - (32 * 55 + 51) + 1; /* one element too far, of the last item's last row */
+	few.bias.at = STEP_PARAMS - 2 * 33 - 33 + 1;
+	assert_int_equal(op_steps(b.q[CUDA], t, 9, p, &even, 1), -1);
+	assert_int_equal(op_steps(b.q[CUDA], t, 9, p, &far, 1), -1);
+	assert_int_equal(op_steps(b.q[CUDA], t, 9, p, &few, 1), -1);
+	far.weight.at--, few.bias.at--;
+	must(&b, CUDA, op_steps(b.q[CUDA], t, 9, p, &far, 1) || op_steps(b.q[CUDA], t, 9, p, &few, 1));
+	assert_int_equal(op_steps(b.q[CUDA], t, 10, p, step_cases, 1), -1);
+	tensor_free(t), tensor_free(p), tensor_free(host), tensor_free(host_p);
+	close_both(&b);
+}
+
 static void test_caches(void **state)
 {
 	(void)state;
@@ -658,7 +762,8 @@ int main(void)
 		cmocka_unit_test(test_embedding), cmocka_unit_test(test_norms_and_rope), cmocka_unit_test(test_linear),
 		cmocka_unit_test(test_operands), cmocka_unit_test(test_bits_of_few_rows), cmocka_unit_test(test_argmax),
 		cmocka_unit_test(test_selection), cmocka_unit_test(test_selection_by_hand), cmocka_unit_test(test_pooling),
-		cmocka_unit_test(test_moments), cmocka_unit_test(test_utilities), cmocka_unit_test(test_caches), cmocka_unit_test(test_queues_and_events),
+		cmocka_unit_test(test_moments), cmocka_unit_test(test_utilities), cmocka_unit_test(test_steps), cmocka_unit_test(test_steps_refused),
+		 cmocka_unit_test(test_caches), cmocka_unit_test(test_queues_and_events),
 		cmocka_unit_test(test_queues_give_memory_back), cmocka_unit_test(test_queues_with_many_lists)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

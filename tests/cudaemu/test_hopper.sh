@@ -1,5 +1,6 @@
 #!/bin/bash
-# The backend on an emulated sm_90: attention of 64 and 128 channels by wgmma (attend_wgmma.cu) against the CPU; and, beside it, a part of it in the TSan build.
+# The backend on an emulated sm_90: attention of 64 and 128 channels by wgmma (attend_wgmma.cu) against the CPU, with tensor maps and without; and, beside it,
+# parts of it in the TSan build.
 cd "$(dirname "$0")/../.."
 logs=$(mktemp -d); trap 'rm -rf "$logs"' EXIT
 attention() { # LOG, PROGRAM
@@ -10,7 +11,11 @@ judge() { # NAME, LOG
 	if [ "$rc" = 0 ] && grep -q '  PASSED  ' "$log" && grep -q 'attention by sm_90a' "$log"; then echo "ok - $1"; else echo "not ok - $1 (status $rc)"; tail -n 40 "$log"; fi
 }
 attention plain "$KVB_EMU/test_backend_attention" &
+CUEMU_TMA=0 KVB_TEST=test_batches attention without "$KVB_EMU/test_backend_attention" &
 KVB_TEST=test_batches attention tsan "$KVB_EMU/tsan/test_backend_attention" &
+KVB_TEST=test_few_maps_at_a_time attention boxes "$KVB_EMU/tsan/test_backend_tma" &
 wait
 judge 'attention by wgmma equals the CPU' plain
+judge 'attention by wgmma without tensor maps equals the CPU' without
 judge 'attention by wgmma is free of races' tsan
+judge 'attention by wgmma with many tensor maps and without is free of races' boxes

@@ -75,6 +75,18 @@ wants 1 'tasks.questions=1' verb scores --protocols aware
 wants 0 '' verb scores --protocols aware --set tasks.questions=1
 wants 2 'the plan has no such method' verb continue --against nosuch
 
+# offloading is a GPU's: refused where a CPU is named; with "auto" a line says that there is none
+for v in run train collect scores continue; do wants 2 'kv_offload moves a GPU' verb $v --device cpu --kv-offload; done
+wants 2 'kv_offload moves a GPU' verb run --device cpu --set kv_offload=true
+wants 2 'kv_offload moves a GPU' verb run --device cpu --proxy-device cpu --kv-offload
+for v in paper\ kvzip "ask --context x --question y" doctor "calibrate kvzip-head" bench; do
+	wants 2 'device "cpu" has them there' "$K" $v --device cpu --kv-offload
+done
+if ! "$K" doctor --device cuda >/dev/null 2>&1; then
+	for v in run train collect scores continue; do wants 0 'nothing is offloaded: device "auto" is the CPU here' verb $v --kv-offload; done
+	wants 0 'nothing is offloaded' "$K" ask --context x --question y --kv-offload --proxy tiny-pair/proxy --device cpu --proxy-device auto
+else echo 'skip - --kv-offload with device auto on a CPU: there is a GPU here'; fi
+
 # what changes nothing
 for v in "run training" "paper training" "train title methods retained protocols timing report" \
 	"collect title methods retained protocols timing db report" "scores title timing training db report max-new-tokens" \
@@ -89,6 +101,11 @@ for v in "run training" "paper training" "train title methods retained protocols
 done
 wants 2 "key tasks.contexts changes nothing" verb train --set tasks.contexts=3
 wants 2 "key training.runs changes nothing" verb collect --set 'training.runs=[{}]'
+for v in "collect lkv" "train lkv,kv-mlp" "collect head-prior"; do
+	wants 2 "key training.features changes nothing here: no features for ${v#* }" "$K" $v "$plan" -q --set training.features=all
+done
+sed 's|"training": {|&"features": "all", |' "$plan" >"$dir/features.json" # said in a plan it may be for other kinds
+wants 0 '0 shards written, 3 were there' "$K" collect lkv "$dir/features.json" -q --chat-template raw
 
 # the training object
 wants 2 'nothing called "proxykw"' verb train --set 'training.runs={"proxykw":[{}]}'

@@ -5,6 +5,8 @@
  * rest is left out, and said to be. */
 #include "runners/device/device.h"
 #include "runners/forward/forward.h"
+#include "runners/mapper/impl.h"
+#include "runners/proxykv/mapping.h"
 #include "tests/gpu/shapes.h"
 
 #include <math.h>
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double PEAK = 790e12, BANDWIDTH = 4.3e12;
+static const double PEAK = 790e12, BANDWIDTH = 4.3e12, FP32 = 67e12 /* plain cores */;
 enum { TIME_LIMIT = 330 /* s */, CHUNK = 2048, REQUEST = 20, VARIANTS = 32, DECODE = 24 };
 
 static int64_t begin_ns;
@@ -483,6 +485,61 @@ static void bench_utilities(const struct engine *e)
 	free(out);
 }
 
+/* ---- a mapper over the column sums of a proxy: scores of every head of the target ---- */
+
+static void steps_flops(void *user, const struct device_profile_row *r)
+{
+	if (r->flops > 0)
+		*(double *)user = r->flops;
+}
+
+/* Sums of Ls layers of Hs heads (a 1B proxy's) to Ll x Hl (an 8B target's), all numbers alike: the time does not depend on them. */
+static void bench_mapper(const struct engine *e, const char *what, struct mapper_config c)
+{
+	int64_t n = tiny ? 300 : 131072;
+	c.proxy_layers = tiny ? 2 : 16, c.proxy_heads = tiny ? 4 : 32, c.layers = tiny ? 2 : 32, c.kv_heads = tiny ? 2 : 8, c.taps = 3;
+	struct mapper m = {.config = c};
+	layout_make(&m.layout, &m.config);
+	int inputs = c.proxy_layers * c.proxy_heads;
+	m.params = mem_new(m.layout.count, sizeof *m.params);
+	m.feature_mean = mem_new((size_t)inputs, sizeof *m.feature_mean);
+	m.feature_dev = mem_new((size_t)inputs, sizeof *m.feature_dev);
+	for (int i = 0; i < inputs; i++)
+		m.feature_dev[i] = 1;
+	struct queue *q = forward_queue(e->f);
+	struct tensor *sums[16] = {NULL}, *scores;
+	char err[ERR_LEN] = "";
+	double flops = 0;
+	int rc = 0;
+	for (int l = 0; l < c.proxy_layers; l++)
+		rc = rc || !(sums[l] = tensor_new(e->d, c.proxy_heads, n)) || tensor_fill(q, sums[l], .01f);
+	for (int time = 0; time < 2 && !rc; time++) { /* the first is the warm-up, and counts */
+		if (!time)
+			device_profile_start(e->d);
+		int64_t start = clock_ns();
+		rc = !(scores = mapping_scores(q, &m, sums, n, MAPPING_WORK, err)) || queue_sync(q);
+		double took = seconds(start);
+		device_profile_stop(e->d);
+		if (!time)
+			device_profile(e->d, steps_flops, &flops);
+		else if (!rc)
+			line(what, took * 1e3, "ms", flops / FP32 * 1e3, "its arithmetic in fp32", 0);
+		tensor_free(scores);
+	}
+	if (rc)
+		failed(what, *err ? err : device_error(e->d));
+	for (int l = 0; l < c.proxy_layers; l++)
+		tensor_free(sums[l]);
+	free(m.params), free(m.feature_mean), free(m.feature_dev);
+}
+
+static void bench_mappers(const struct engine *e)
+{
+	bench_mapper(e, "mapper flat, 512 rows of 128k to 256", (struct mapper_config){.kind = MAPPER_FLAT});
+	bench_mapper(e, "mapper axial, the same", (struct mapper_config){.kind = MAPPER_AXIAL, .encoder = 1});
+	bench_mapper(e, "mapper axial, all neighbours", (struct mapper_config){.kind = MAPPER_AXIAL, .encoder = 1, .neighbours = MAPPER_ALL});
+}
+
 /* ---- attention of one layer: a pass of queries at the end of a cache, by our kernels and by cuDNN where it is there ---- */
 
 struct attention_case {
@@ -561,7 +618,7 @@ static void bench_target(const char *shape, const char *proxy, bool rates, const
 	if (rates)
 		bench_rates(&e, shape);
 	if (rates && n)
-		bench_scores(&e), bench_utilities(&e);
+		bench_scores(&e), bench_utilities(&e), bench_mappers(&e);
 	for (int i = 0; i < n; i++)
 		bench_length(&e, shape, lengths[i], proxy);
 	engine_close(&e);

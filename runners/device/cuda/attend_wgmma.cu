@@ -1,38 +1,48 @@
 /* attend_wgmma.cu: attention of many rows over bf16 caches for Hopper (sm_90a), heads of 64 or 128 channels: the same function as attend.cu, which is its
  * reference and serves everything else.
  *
- * Three warpgroups a block. One loads: K and V tiles of BN keys by cp.async, STAGES deep, into the swizzled form that wgmma reads (rows may be named
- * by an index, which a tensor map could not follow). Two compute, 64 rows each: S = Q K^T with both operands in shared memory, the online softmax in
- * registers, O += P V with P as a register operand. Named barriers hand tiles over: a full one for each of the two, an empty one for both, so that one
- * group's softmax runs beside the other's products. Nobody arrives at a barrier for which nobody waits: the number of tiles is known at the start. */
+ * Three warpgroups a block. One loads: K and V tiles of BN keys, STAGES deep, into the swizzled form that wgmma reads. A whole tile of rows that stand one
+ * after another is a box of the segment's tensor map, which one thread asks for; what an index names, a segment's last keys and segments without maps are
+ * copied by the whole group with cp.async. Two compute, 64 rows each: S = Q K^T with both operands in shared memory, the online softmax in registers,
+ * O += P V with P as a register operand. An mbarrier says that a tile is full, a named barrier that both have done with it, so that one group's softmax
+ * runs beside the other's products. Nobody arrives at a named barrier for which nobody waits: the number of tiles is known at the start. */
 #include "runners/device/cuda/attend.cuh"
 #include "runners/device/cuda/klaunch.cuh"
-#include "runners/device/cuda/wgmma.cuh"
+#include "runners/device/cuda/tma.cuh"
 
-enum { GROUP = 128, COMPUTE = 2, THREADS = (1 + COMPUTE) * GROUP, BM = COMPUTE * 64, BN = 128, STAGES = 2, KEYS = 0, VALUES = 1 };
+enum { GROUP = 128, COMPUTE = 2, THREADS = (1 + COMPUTE) * GROUP, BM = COMPUTE * 64, BN = BOX_ROWS, STAGES = 2, KEYS = 0, VALUES = 1, TILES = STAGES * 2 };
 
 template <int D> struct hopper_tile {
 	static const uint32_t Q = BM * D * 2, KV = BN * D * 2; /* bytes */
-	static const size_t BYTES = ATOM_BYTES + Q + STAGES * 2 * KV;
+	static const size_t BYTES = ATOM_BYTES + Q + TILES * KV;
 };
 
 #if defined(CUEMU) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-/* Barriers of the block: full and empty tiles. */
-static __device__ __forceinline__ int bar_full(int stage, int what, int group)
+/* Named barriers: a computing group's queries are there; both are done with a tile. */
+static __device__ __forceinline__ int bar_queries(int group)
 {
-	return 1 + (stage * 2 + what) * 2 + group;
+	return 1 + group;
 }
-static __device__ __forceinline__ int bar_empty(int stage, int what)
+static __device__ __forceinline__ int bar_empty(int tile)
 {
-	return 1 + STAGES * 2 * COMPUTE + stage * 2 + what;
+	return 1 + COMPUTE + tile;
+}
+/* Which of the TILES in shared memory the i-th keys or values of a block take, and the parity of their phase there. */
+static __device__ __forceinline__ int tile_of(int i, int what)
+{
+	return i % STAGES * 2 + what;
+}
+static __device__ __forceinline__ uint32_t parity_of(int i)
+{
+	return (uint32_t)(i / STAGES & 1);
 }
 
 /* Tiles of BN keys over all segments, as tile_settle walks. */
-static __device__ __forceinline__ int64_t tile_count(const struct attend_item *a, int64_t last_query)
+static __device__ __forceinline__ int tile_count(const struct attend_item *a, int64_t last_query)
 {
-	int64_t n = 0;
+	int n = 0;
 	for (int s = 0; s < a->n_seg; s++)
-		n += (segment_end(a, s, last_query) + BN - 1) / BN;
+		n += (int)((segment_end(a, s, last_query) + BN - 1) / BN);
 	return n;
 }
 
@@ -50,43 +60,59 @@ static __device__ __forceinline__ void load_swizzled(unsigned char *to, const bf
 	}
 }
 
-/* What was copied before the newest group is there: says so to both computing groups. */
-template <int KEEP> static __device__ __forceinline__ void hand_over(int stage, int what)
+/* One thread asks; the barrier tells when all bytes are there. */
+template <int D>
+static __device__ __forceinline__ void load_boxes(unsigned char *to, const CUtensorMap *map, struct key_tile t, uint64_t *full, int thread)
+{
+	if (thread > 0) {
+		mbar_arrive(full);
+		return;
+	}
+	if (t.pos == 0) /* the segment's first tile is the first of its boxes */
+		map_acquire(map);
+	mbar_arrive_expect(full, hopper_tile<D>::KV);
+#pragma unroll
+	for (int c = 0; c < D; c += BOX_COLS)
+		box_copy(to + swizzled(BN, 0, c), map, c, (int32_t)t.pos, full);
+}
+
+/* What was copied before the newest group is there: says so to the computing groups. */
+template <int KEEP> static __device__ __forceinline__ void hand_over(uint64_t *full)
 {
 	copies_wait<KEEP>();
 	fence_for_products();
-	for (int g = 0; g < COMPUTE; g++)
-		bar_arrive(bar_full(stage, what, g), 2 * GROUP);
+	mbar_arrive(full);
 }
 
-/* The loading group. A copy is handed over when the next one is under way. */
+/* The loading group. A tile that it copies itself is handed over when the next one is under way. */
 template <int D>
-static __device__ __forceinline__ void load_tiles(unsigned char *kv, const struct attend_item *a, int64_t last_query, bool values, int thread)
+static __device__ __forceinline__ void load_tiles(
+	unsigned char *kv, uint64_t *full, const struct attend_item *a, int64_t last_query, bool values, int thread)
 {
-	const uint32_t KV = hopper_tile<D>::KV;
 	struct key_tile t = {0, 0, segment_end(a, 0, last_query)};
-	int64_t i = 0;
+	int i = 0, owed = -1; /* such a tile */
 	for (tile_settle(a, &t, last_query); tile_there(a, &t); i++) {
-		int stage = (int)(i % STAGES), before = (int)((i + STAGES - 1) % STAGES);
 		const struct key_segment *g = &a->seg[t.seg];
-		if (i >= STAGES)
-			bar_sync(bar_empty(stage, KEYS), THREADS);
-		load_swizzled<D>(kv + (2 * stage + KEYS) * KV, (const bf16 *)g->k, g->index, t, thread);
-		copies_commit();
-		if (i > 0)
-			hand_over<1>(before, values ? VALUES : KEYS);
-		if (values) {
+		bool boxes = g->maps && t.pos + BN <= t.end;
+		for (int what = KEYS; what <= (values ? VALUES : KEYS); what++) {
+			int tile = tile_of(i, what);
+			unsigned char *to = kv + tile * hopper_tile<D>::KV;
 			if (i >= STAGES)
-				bar_sync(bar_empty(stage, VALUES), THREADS);
-			load_swizzled<D>(kv + (2 * stage + VALUES) * KV, (const bf16 *)g->v, g->index, t, thread);
-			copies_commit();
-			hand_over<1>(stage, KEYS);
+				bar_sync(bar_empty(tile), THREADS);
+			if (boxes)
+				load_boxes<D>(to, &g->maps[what], t, &full[tile], thread);
+			else
+				load_swizzled<D>(to, (const bf16 *)(what == KEYS ? g->k : g->v), g->index, t, thread);
+			copies_commit(); /* of no copy where there are boxes */
+			if (owed >= 0)
+				hand_over<1>(&full[owed]);
+			owed = boxes ? -1 : tile;
 		}
 		t.pos += BN;
 		tile_settle(a, &t, last_query);
 	}
-	if (i > 0)
-		hand_over<0>((int)((i - 1) % STAGES), values ? VALUES : KEYS);
+	if (owed >= 0)
+		hand_over<0>(&full[owed]);
 }
 
 /* 64 rows from m0 on, rounded to bf16, to rows row0.. of the tile; zeros outside. */
@@ -171,13 +197,14 @@ static __device__ __forceinline__ void softmax_step(
 
 /* A computing group: rows [wm, wm + 64). */
 template <int D>
-static __device__ __forceinline__ void compute_rows(uint32_t q, uint32_t kv, const struct attend_item *a, struct attend_shape shape, int64_t wm,
-	int64_t rows, int64_t last_query, int group, int thread)
+static __device__ __forceinline__ void compute_rows(uint32_t q, uint32_t kv, uint64_t *full, const struct attend_item *a, struct attend_shape shape,
+	int64_t wm, int64_t rows, int64_t last_query, int thread)
 {
 	const uint32_t KV = hopper_tile<D>::KV;
 	int lane = thread & 31;
 	int64_t row0 = wm + (thread >> 5) * 16 + (lane >> 2), first_query = wm / shape.g;
-	int64_t group_last = (wm + 63 < rows ? wm + 63 : rows - 1) / shape.g, tiles = tile_count(a, last_query);
+	int64_t group_last = (wm + 63 < rows ? wm + 63 : rows - 1) / shape.g;
+	int tiles = tile_count(a, last_query);
 	bool values = a->out != NULL;
 	float s[BN / 2], o[D / 2], most[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
 #pragma unroll
@@ -185,16 +212,16 @@ static __device__ __forceinline__ void compute_rows(uint32_t q, uint32_t kv, con
 		o[i] = 0;
 	struct key_tile t = {0, 0, segment_end(a, 0, last_query)};
 	tile_settle(a, &t, last_query);
-	for (int64_t i = 0; i < tiles; i++) {
-		int stage = (int)(i % STAGES);
+	for (int i = 0; i < tiles; i++) {
+		int k = tile_of(i, KEYS), v = tile_of(i, VALUES);
 		bool last = t.seg == a->n_seg - 1 && a->causal, again = i + STAGES < tiles;
 		int64_t whole = last ? a->seen + first_query : t.end; /* keys that all rows of the group see */
 		bool works = wm < rows && t.pos < (last ? a->seen + group_last : t.end);
-		bar_sync(bar_full(stage, KEYS, group), 2 * GROUP);
+		mbar_wait(&full[k], parity_of(i));
 		if (works)
-			multiply_keys<D>(s, q, kv + (2 * stage + KEYS) * KV);
+			multiply_keys<D>(s, q, kv + k * KV);
 		if (again)
-			bar_arrive(bar_empty(stage, KEYS), THREADS);
+			bar_arrive(bar_empty(k), THREADS);
 		if (works) {
 			int limit[2];
 #pragma unroll
@@ -207,11 +234,11 @@ static __device__ __forceinline__ void compute_rows(uint32_t q, uint32_t kv, con
 			softmax_step<D>(s, o, most, sum, limit, edge, shape.scale * LOG2E, lane);
 		}
 		if (values) {
-			bar_sync(bar_full(stage, VALUES, group), 2 * GROUP);
+			mbar_wait(&full[v], parity_of(i));
 			if (works)
-				multiply_values<D>(o, s, kv + (2 * stage + VALUES) * KV);
+				multiply_values<D>(o, s, kv + v * KV);
 			if (again)
-				bar_arrive(bar_empty(stage, VALUES), THREADS);
+				bar_arrive(bar_empty(v), THREADS);
 		}
 		t.pos += BN;
 		tile_settle(a, &t, last_query);
@@ -238,6 +265,7 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 1) attend_wgm
 {
 #if defined(CUEMU) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 	extern __shared__ __align__(16) unsigned char smem_raw[];
+	__shared__ uint64_t full[TILES];
 	const struct attend_item *a = &items[blockIdx.y];
 	int64_t rows = a->queries * shape.g, tiles = (rows + BM - 1) / BM, m0 = (tiles - 1 - blockIdx.x) * BM;
 	if (m0 < 0)
@@ -246,14 +274,21 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 1) attend_wgm
 	unsigned char *qs = smem_raw + (q - start), *kvs = smem_raw + (kv - start);
 	int64_t last_query = (m0 + BM - 1 < rows ? m0 + BM - 1 : rows - 1) / shape.g;
 	int group = (int)threadIdx.x / GROUP - 1, thread = (int)threadIdx.x % GROUP;
+	if (threadIdx.x == 0) {
+		for (int i = 0; i < TILES; i++)
+			mbar_init(&full[i], GROUP); /* every loading thread arrives once a tile */
+		mbar_made();
+	}
+	__syncthreads();
 	if (group < 0) {
-		registers_give<56>();
-		load_tiles<D>(kvs, a, last_query, a->out != NULL, thread);
+		registers_give<72>();
+		load_tiles<D>(kvs, full, a, last_query, a->out != NULL, thread);
 	} else {
-		registers_take<224>(); /* 56 + 2 x 224 = 3 x 168, what the launch gives */
+		registers_take<216>(); /* 72 + 2 x 216 = 3 x 168, what the launch gives */
 		load_queries<D>(qs, a, shape, m0 + group * 64, rows, group * 64, thread);
-		fence_for_products(); /* of Q; the whole group meets at its first full barrier, before any product */
-		compute_rows<D>(q + group * 64 * ROW_BYTES, kv, a, shape, m0 + group * 64, rows, last_query, group, thread);
+		fence_for_products();
+		bar_sync(bar_queries(group), GROUP);
+		compute_rows<D>(q + group * 64 * ROW_BYTES, kv, full, a, shape, m0 + group * 64, rows, last_query, thread);
 	}
 #else
 	(void)items;

@@ -10,12 +10,25 @@
 /* Items that go to one kernel. */
 struct batch {
 	struct attend_item *item; /* [ITEMS] */
-	int n, most_parts;
+	CUtensorMap *map;         /* [MAPS] of their segments; NULL = none are made */
+	int n, n_maps, most_parts;
 	int64_t most_rows, floats; /* of parts */
-	bool few;
+	bool few, wgmma;
 	struct queue *q;
 	struct attend_shape shape;
 };
+
+/* The maps to the device, and the segments' pointers with them. */
+static int maps_upload(struct batch *b)
+{
+	const CUtensorMap *there = cuda_upload_list(b->q, b->map, b->n_maps * (int64_t)sizeof *b->map);
+	for (int i = 0; i < b->n && there; i++)
+		for (int s = 0; s < b->item[i].n_seg; s++) {
+			struct key_segment *g = &b->item[i].seg[s];
+			g->maps = g->maps ? there + (g->maps - b->map) : NULL;
+		}
+	return there ? 0 : -1;
+}
 
 static int batch_run(struct batch *b)
 {
@@ -33,15 +46,16 @@ static int batch_run(struct batch *b)
 				at += b->item[i].n_parts * b->item[i].queries * b->shape.g * (b->shape.d + 2);
 			}
 	}
+	if (b->n_maps && maps_upload(b))
+		return -1;
 	const struct attend_item *list = cuda_upload_list(b->q, b->item, b->n * (int64_t)sizeof *b->item);
 	if (!list)
 		return -1;
-	bool wgmma = cuda_device(d)->wgmma && (b->shape.d == 64 || b->shape.d == 128);
 	cudaError_t e = b->few	    ? kernel_attend_few(s, list, b->n, b->most_parts, b->shape)
 			: !d->bf16 ? kernel_attend_plain(s, list, b->n, b->most_rows, b->shape)
-			: wgmma	    ? kernel_attend_wgmma(s, list, b->n, b->most_rows, b->shape)
+			: b->wgmma  ? kernel_attend_wgmma(s, list, b->n, b->most_rows, b->shape)
 				    : kernel_attend(s, list, b->n, b->most_rows, b->shape);
-	b->n = b->most_parts = 0;
+	b->n = b->n_maps = b->most_parts = 0;
 	b->most_rows = b->floats = 0;
 	return cuda_check(d, e, "attention");
 }
@@ -66,6 +80,22 @@ static void choose_parts(struct attend_item *a)
 	a->n_parts = parts > 1 ? (int)parts : 1;
 }
 
+/* Maps of the segments whose rows stand one after another and fill at least one box. */
+static int segments_map(struct batch *b, struct attend_item *a)
+{
+	for (int s = 0; s < a->n_seg; s++) {
+		struct key_segment *g = &a->seg[s];
+		CUtensorMap *map = &b->map[b->n_maps];
+		if (g->index || segment_keys(a, s) < BOX_ROWS)
+			continue;
+		if (cuda_map_rows(b->q->d, &map[0], g->k, g->n, b->shape.d) || cuda_map_rows(b->q->d, &map[1], g->v, g->n, b->shape.d))
+			return -1;
+		g->maps = map;
+		b->n_maps += 2;
+	}
+	return 0;
+}
+
 static int batch_add(struct batch *b, struct attend_item *a)
 {
 	int64_t rows = a->queries * b->shape.g, floats = 0;
@@ -73,7 +103,9 @@ static int batch_add(struct batch *b, struct attend_item *a)
 		choose_parts(a);
 		floats = a->n_parts > 1 ? a->n_parts * rows * (b->shape.d + 2) : 0;
 	}
-	if ((b->n == ITEMS || b->floats + floats > PARTS_FLOATS) && batch_run(b))
+	if ((b->n == ITEMS || b->n_maps + 2 * SEGMENTS > cuda_queue(b->q)->most_maps || b->floats + floats > PARTS_FLOATS) && batch_run(b))
+		return -1;
+	if (b->map && segments_map(b, a))
 		return -1;
 	b->item[b->n++] = *a;
 	b->floats += floats;
@@ -90,8 +122,9 @@ struct batches {
 static struct batches batches_open(struct queue *q, struct attend_shape shape)
 {
 	struct cuda_queue *c = cuda_queue(q);
-	return (struct batches){
-		{.item = c->items[0], .q = q, .shape = shape}, {.item = c->items[1], .q = q, .shape = shape, .few = true}, c->uses};
+	bool wgmma = q->d->bf16 && cuda_device(q->d)->wgmma && (shape.d == 64 || shape.d == 128);
+	return (struct batches){{.item = c->items[0], .map = wgmma ? c->maps : NULL, .q = q, .shape = shape, .wgmma = wgmma},
+		{.item = c->items[1], .q = q, .shape = shape, .few = true}, c->uses};
 }
 static int batches_add(struct batches *b, struct attend_item *a)
 {
@@ -105,7 +138,7 @@ static int batches_close(struct batches *b, int rc)
 
 static struct key_segment segment_of(const struct kv_view *w, const struct kv *kv, int layer, int head, int64_t first, int64_t n)
 {
-	return (struct key_segment){view_row(w, w->k, kv, layer, head, first), view_row(w, w->v, kv, layer, head, first), NULL, n};
+	return (struct key_segment){view_row(w, w->k, kv, layer, head, first), view_row(w, w->v, kv, layer, head, first), NULL, NULL, n};
 }
 
 /* The keys of (layer, head) one sequence sees: its context (through kept) and its tail, the new rows included. */

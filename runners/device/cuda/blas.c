@@ -4,14 +4,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-static void *symbol(void *library, const char *name, char why[DEVICE_WHAT])
-{
-	void *p = dlsym(library, name);
-	if (!p && why[0] == 0)
-		snprintf(why, DEVICE_WHAT, "cuBLAS has no %s", name);
-	return p;
-}
-
 const struct cublas *cublas_load(char why[DEVICE_WHAT])
 {
 	static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
@@ -27,12 +19,12 @@ const struct cublas *cublas_load(char why[DEVICE_WHAT])
 	}
 	why[0] = 0;
 	struct cublas t;
-	*(void **)&t.create = symbol(library, "cublasCreate_v2", why);
-	*(void **)&t.destroy = symbol(library, "cublasDestroy_v2", why);
-	*(void **)&t.set_stream = symbol(library, "cublasSetStream_v2", why);
-	*(void **)&t.set_workspace = symbol(library, "cublasSetWorkspace_v2", why);
-	*(void **)&t.set_math_mode = symbol(library, "cublasSetMathMode", why);
-	*(void **)&t.gemm = symbol(library, "cublasGemmEx", why);
+	*(void **)&t.create = library_symbol(library, "cuBLAS", "cublasCreate_v2", why);
+	*(void **)&t.destroy = library_symbol(library, "cuBLAS", "cublasDestroy_v2", why);
+	*(void **)&t.set_stream = library_symbol(library, "cuBLAS", "cublasSetStream_v2", why);
+	*(void **)&t.set_workspace = library_symbol(library, "cuBLAS", "cublasSetWorkspace_v2", why);
+	*(void **)&t.set_math_mode = library_symbol(library, "cuBLAS", "cublasSetMathMode", why);
+	*(void **)&t.gemm = library_symbol(library, "cuBLAS", "cublasGemmEx", why);
 	if (why[0])
 		return NULL;
 	table = t;

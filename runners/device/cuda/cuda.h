@@ -24,6 +24,12 @@ struct cublas {
 };
 /* NULL = not found (why). Lives as long as the process. */
 const struct cublas *cublas_load(char why[DEVICE_WHAT]);
+/* Of an open library that messages call `called`; NULL = it has none of that name: the first one missing is told in why, which begins empty. */
+void *library_symbol(void *library, const char *called, const char *name, char why[DEVICE_WHAT]);
+
+/* The driver's function that makes tensor maps; NULL = there is none. */
+typedef __typeof__(cuTensorMapEncodeTiled) *map_encoder;
+map_encoder cuda_map_encoder(void);
 
 enum {
 	LINEAR_FEW = 64,        /* up to so many rows a linear layer always has the shape of this many: bits do not depend on the batch */
@@ -31,6 +37,7 @@ enum {
 	SWIGLU_ROWS = 1024,     /* rows of gate and up at a time: bounds their buffer */
 	LINEAR_COLS = 32768,    /* columns of one product of few rows: bounds their buffer */
 	ITEMS = 4096,           /* attention items of one launch */
+	MAPS = 4096,            /* and tensor maps of their segments */
 	WEIGHT_ROWS = 32        /* rows of W that a host thread fetches at a time */
 };
 static const int64_t RING_HALF = 2 << 20;        /* bytes of argument lists uploaded before the host waits for the older half */
@@ -41,13 +48,15 @@ static const int64_t PACK_BYTES = 32 << 20;      /* packed queries at a time, at
 static const int64_t RESULT_BYTES = 16 << 20;    /* tokens, moments on their way to the host: more than any model here needs */
 static const int64_t STAGE_BYTES = 32 << 20;     /* pinned memory through which weights pass */
 static const int64_t RANGES_BYTES = 256 << 10;   /* of a block beyond what is asked for: its ranges start at multiples of 256 bytes */
-static const int64_t OFFLOAD_BYTES = 64 << 20;   /* K or V of a cache from which on --kv-offload applies */
+static const int64_t OFFLOAD_BYTES = 64 << 20;   /* K or V of a cache from which on --kv-offload applies, */
+static const int64_t OFFLOAD_SHARE = 1024;       /* or one in so many bytes of the device's memory where that is less */
 
 struct cuda_device {
 	struct device head;
 	int index;
 	char isa[16];     /* "sm_90", "sm_90a" with kernels of wgmma */
-	bool wgmma;       /* attention of many rows by attend_wgmma.cu where the heads fit */
+	bool wgmma;       /* attention of many rows by attend_wgmma.cu where the heads fit, */
+	map_encoder encode_map; /* with tensor maps; NULL = without */
 	const struct cublas *blas;
 	void *stage;      /* pinned, STAGE_BYTES; made by the first weight */
 	struct arena arena; /* blocks of cuda_reserve; what does not fit there is a piece of its own */
@@ -93,6 +102,8 @@ struct cuda_queue {
 	int64_t scratch_bytes[SCRATCHES];
 	int64_t pack_bytes; /* PACK_BYTES; tests take less */
 	struct attend_item *items[2]; /* [ITEMS] lists in the making: many rows, few rows */
+	CUtensorMap *maps;    /* the same, of the segments of many rows; NULL = the device has none */
+	int most_maps;        /* MAPS; tests take less */
 	struct staged staged[STAGED];
 	int64_t uses;         /* counts them */
 	cudaStream_t copier;  /* copies whole layers; NULL until one is staged */
@@ -191,6 +202,7 @@ int cuda_moments(struct queue *q, const struct tensor *x, int64_t row0, int64_t 
 
 int cuda_utilities(struct queue *q, const struct kv *kv, int layer, const struct entry_net *net, int net_layer, int64_t first, int64_t n,
 	const struct tensor *turns, float *out);
+int cuda_steps(struct queue *q, struct tensor *x, int64_t cols, const struct tensor *params, const struct step *steps, int n);
 
 /* ---- scores.c ---- */
 int cuda_topk(struct queue *q, const struct tensor *x, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const int64_t *k, int32_t *const *out,
@@ -203,6 +215,10 @@ int cuda_linear(struct queue *q, struct tensor *out, const struct tensor *x, con
 	int64_t cols, bool add, const struct head_epilogue *heads, int64_t rows);
 int cuda_linear_swiglu(struct queue *q, struct tensor *out, const struct tensor *x, const struct weight *w, int64_t rows);
 void cuda_peaks(struct device *d, struct device_peaks *p);
+
+/* ---- maps.c ---- */
+/* The map of n bf16 rows of dim channels, at a multiple of 16 bytes. */
+int cuda_map_rows(struct device *d, CUtensorMap *map, const void *rows, int64_t n, int dim);
 
 /* ---- attention.c ---- */
 int cuda_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n, struct tensor *out, const struct tensor *x, int64_t qcol,

@@ -85,6 +85,12 @@ static void cuda_close(struct device *head)
 	free(d);
 }
 
+/* K or V of so many bytes goes to the host's memory: the tails of small devices are worth it, too. */
+static int64_t offload_from(int64_t memory)
+{
+	return memory / OFFLOAD_SHARE < OFFLOAD_BYTES ? memory / OFFLOAD_SHARE : OFFLOAD_BYTES;
+}
+
 static struct device *cuda_open(const struct device_options *o, int index, struct pool *pool, char err[ERR_LEN])
 {
 	char what[DEVICE_WHAT];
@@ -101,7 +107,6 @@ static struct device *cuda_open(const struct device_options *o, int index, struc
 	device_head(&d->head, &backend_cuda, o, pool);
 	d->head.pass_rows = 4096;
 	d->index = index;
-	d->head.host_cache_from = o->kv_offload ? OFFLOAD_BYTES : 0;
 	d->head.staged_layers = STAGED;
 	d->blas = cublas_load(what);
 	if (cuda_check(&d->head, cudaGetDeviceProperties(&p, index), "cudaGetDeviceProperties") || cuda_use(&d->head)) {
@@ -110,7 +115,9 @@ static struct device *cuda_open(const struct device_options *o, int index, struc
 		return NULL;
 	}
 	snprintf(d->head.name, sizeof d->head.name, "%s:%d", is_emulated(&p) ? "emulated" : "cuda", index);
+	d->head.host_cache_from = o->kv_offload ? offload_from((int64_t)p.totalGlobalMem) : 0;
 	d->wgmma = kernel_attend_wgmma_there(p.major, p.minor);
+	d->encode_map = d->wgmma ? cuda_map_encoder() : NULL;
 	snprintf(d->isa, sizeof d->isa, "sm_%d%d%s", p.major, p.minor, d->wgmma ? "a" : "");
 	snprintf(d->head.why, sizeof d->head.why, "%s", what);
 	cuda_usable(index, d->head.why);
@@ -254,4 +261,5 @@ const struct backend backend_cuda = {
 	.attn_reduce = cuda_attn_reduce,
 	.moments = cuda_moments,
 	.utilities = cuda_utilities,
+	.steps = cuda_steps,
 };

@@ -4,14 +4,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-static void *symbol(void *library, const char *name, char why[DEVICE_WHAT])
-{
-	void *p = dlsym(library, name);
-	if (!p && why[0] == 0)
-		snprintf(why, DEVICE_WHAT, "cuDNN has no %s", name);
-	return p;
-}
-
 const struct cudnn *cudnn_load(char why[DEVICE_WHAT])
 {
 	static struct cudnn table;
@@ -24,18 +16,18 @@ const struct cudnn *cudnn_load(char why[DEVICE_WHAT])
 	}
 	why[0] = 0;
 	struct cudnn t;
-	*(void **)&t.version = symbol(library, "cudnnGetVersion", why);
-	*(void **)&t.error_string = symbol(library, "cudnnGetErrorString", why);
-	*(void **)&t.last_error = symbol(library, "cudnnGetLastErrorString", why);
-	*(void **)&t.create = symbol(library, "cudnnCreate", why);
-	*(void **)&t.destroy = symbol(library, "cudnnDestroy", why);
-	*(void **)&t.set_stream = symbol(library, "cudnnSetStream", why);
-	*(void **)&t.descriptor_new = symbol(library, "cudnnBackendCreateDescriptor", why);
-	*(void **)&t.descriptor_free = symbol(library, "cudnnBackendDestroyDescriptor", why);
-	*(void **)&t.finalize = symbol(library, "cudnnBackendFinalize", why);
-	*(void **)&t.set = symbol(library, "cudnnBackendSetAttribute", why);
-	*(void **)&t.get = symbol(library, "cudnnBackendGetAttribute", why);
-	*(void **)&t.execute = symbol(library, "cudnnBackendExecute", why);
+	*(void **)&t.version = library_symbol(library, "cuDNN", "cudnnGetVersion", why);
+	*(void **)&t.error_string = library_symbol(library, "cuDNN", "cudnnGetErrorString", why);
+	*(void **)&t.last_error = library_symbol(library, "cuDNN", "cudnnGetLastErrorString", why);
+	*(void **)&t.create = library_symbol(library, "cuDNN", "cudnnCreate", why);
+	*(void **)&t.destroy = library_symbol(library, "cuDNN", "cudnnDestroy", why);
+	*(void **)&t.set_stream = library_symbol(library, "cuDNN", "cudnnSetStream", why);
+	*(void **)&t.descriptor_new = library_symbol(library, "cuDNN", "cudnnBackendCreateDescriptor", why);
+	*(void **)&t.descriptor_free = library_symbol(library, "cuDNN", "cudnnBackendDestroyDescriptor", why);
+	*(void **)&t.finalize = library_symbol(library, "cuDNN", "cudnnBackendFinalize", why);
+	*(void **)&t.set = library_symbol(library, "cuDNN", "cudnnBackendSetAttribute", why);
+	*(void **)&t.get = library_symbol(library, "cuDNN", "cudnnBackendGetAttribute", why);
+	*(void **)&t.execute = library_symbol(library, "cuDNN", "cudnnBackendExecute", why);
 	if (why[0])
 		return NULL;
 	table = t;

@@ -3,6 +3,9 @@
 #ifndef KVB_CUDA_KERNELS_H
 #define KVB_CUDA_KERNELS_H
 
+#include "runners/device/steps.h"
+
+#include <cuda.h> /* types alone: the driver is not linked */
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -104,9 +107,11 @@ cudaError_t kernel_gather(cudaStream_t s, const struct gather_item *items, int n
 
 /* ---- attention ---- */
 enum { SEGMENTS = 4 };
+enum { BOX_COLS = 64, BOX_ROWS = 128 }; /* of the tensor maps that kernel_attend_wgmma follows, copied with the 128-byte swizzle */
 struct key_segment { /* row i of it is row index[i] (or i) of k and v, rows of d */
 	const void *k, *v;
 	const int32_t *index;
+	const CUtensorMap *maps; /* [2] of k and v, where there is no index; NULL = none */
 	int64_t n;
 };
 /* One (sequence, KV head). Query i sees all segments but the last whole, of the last its first seen + i (seen when not causal). */
@@ -173,6 +178,15 @@ struct utility_job {
 	float *out; /* [heads][n] */
 };
 cudaError_t kernel_utilities(cudaStream_t s, struct utility_job job);
+
+/* One step of a network over positions. */
+struct step_job {
+	float *x; /* [rows][ld] */
+	int64_t ld, cols;
+	const float *params;
+	struct step step;
+};
+cudaError_t kernel_step(cudaStream_t s, struct step_job job);
 #ifdef __cplusplus
 }
 #endif

@@ -1,7 +1,7 @@
 /* offload.c: caches in the host's pinned memory (--kv-offload), streamed by layer. Before a kernel reads a layer of such a cache, its rows in use are copied
  * into one of a few device buffers of the queue, which then serves every operation on that layer; rows that are added later follow it there. While an operation
- * on layer i is on its way, layer i + 1 is copied ahead. New rows are written to the host's memory by the kernels themselves. Caches below OFFLOAD_BYTES (tails,
- * tiny models) stay on the device.
+ * on layer i is on its way, layer i + 1 is copied ahead. New rows are written to the host's memory by the kernels themselves. Caches below
+ * OFFLOAD_BYTES, or OFFLOAD_SHARE of the device's memory (tails, tiny models), stay on the device.
  *
  * Copies of whole layers run on a stream of their own, the copier; only events order it and the queue:
  * - the copier waits for `wrote` (the queue's last write to any such cache) and for the buffer's `read` (the last operation that looked at what it held);
@@ -54,6 +54,14 @@ static int copier_open(struct queue *q)
 		       : 0;
 }
 
+static void buffer_free(struct device *d, struct staged *s)
+{
+	device_free(d, s->buffer, s->bytes);
+	d->staged_bytes -= s->bytes;
+	s->buffer = NULL;
+	s->bytes = 0;
+}
+
 void cuda_offload_close(struct queue *q)
 {
 	struct cuda_queue *cq = cuda_queue(q);
@@ -63,7 +71,7 @@ void cuda_offload_close(struct queue *q)
 	}
 	for (int i = 0; i < STAGED; i++) {
 		struct staged *s = &cq->staged[i];
-		device_free(q->d, s->buffer, s->bytes);
+		buffer_free(q->d, s);
 		free(s->rows);
 		if (s->filled)
 			cudaEventDestroy(s->filled);
@@ -106,9 +114,10 @@ static struct staged *staged_take(struct queue *q, const struct kv *kv, int64_t 
 		return s;
 	if (s->buffer && staged_await(q, s)) /* copied ahead and never looked at: the queue's wait is the copier's too */
 		return NULL;
-	device_free(q->d, s->buffer, s->bytes); /* waits for what still uses it */
+	buffer_free(q->d, s); /* waits for what still uses it */
 	s->buffer = device_alloc(q->d, bytes);
 	s->bytes = s->buffer ? bytes : 0;
+	q->d->staged_bytes += s->bytes;
 	return s->buffer ? s : NULL;
 }
 

@@ -1,4 +1,4 @@
-/* ptx.cuh: the only file with inline PTX (but for what Hopper alone has: wgmma.cuh), and the few device functions every kernel shares. Each piece of PTX has a twin for the emulation. */
+/* ptx.cuh: the only file with inline PTX (but for what Hopper alone has: wgmma.cuh, tma.cuh), and the few device functions every kernel shares. Each piece of PTX has a twin for the emulation. */
 #ifndef KVB_PTX_CUH
 #define KVB_PTX_CUH
 

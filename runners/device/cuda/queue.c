@@ -13,7 +13,7 @@ const void *cuda_upload_list(struct queue *head, const void *host, int64_t bytes
 	struct device *d = head->d;
 	int half = r->at >= RING_HALF;
 	size_t listed = (size_t)bytes;
-	bytes = round_up(bytes > 0 ? bytes : 1, 64);
+	bytes = round_up(bytes > 0 ? bytes : 1, (int64_t)_Alignof(CUtensorMap)); /* what asks for most */
 	if (bytes > RING_HALF) {
 		device_fail(d, "an argument list of %lld bytes", (long long)bytes);
 		return NULL;
@@ -81,10 +81,16 @@ struct queue *cuda_queue_new(struct device *d, bool low_priority)
 	int least = 0, greatest = 0;
 	q->head.d = d;
 	q->pack_bytes = PACK_BYTES;
+	q->most_maps = MAPS;
 	q->next = cuda_device(d)->queues;
 	cuda_device(d)->queues = q;
 	for (int i = 0; i < 2; i++)
 		q->items[i] = mem_new(ITEMS, sizeof *q->items[i]);
+	if (cuda_device(d)->encode_map && !(q->maps = aligned_alloc(_Alignof(CUtensorMap), MAPS * sizeof *q->maps))) {
+		device_fail(d, "no memory for %d tensor maps", (int)MAPS);
+		cuda_queue_free(&q->head);
+		return NULL;
+	}
 	if (cuda_use(d) || cuda_check(d, cudaDeviceGetStreamPriorityRange(&least, &greatest), "stream priorities") ||
 		cuda_check(d, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, low_priority ? least : greatest), "cudaStreamCreate") ||
 		ring_open(d, &q->ring) || blas_open(d, q) || (d->cudnn && !(q->dnn = cuda_dnn_new(&q->head)))) {
@@ -121,6 +127,7 @@ void cuda_queue_free(struct queue *head)
 		cudaStreamDestroy(q->stream);
 	free(q->items[0]);
 	free(q->items[1]);
+	free(q->maps);
 	free(q);
 }
 

@@ -131,3 +131,13 @@ int cuda_utilities(struct queue *q, const struct kv *kv, int layer, const struct
 		return -1;
 	return cuda_queue_sync(q);
 }
+
+int cuda_steps(struct queue *q, struct tensor *x, int64_t cols, const struct tensor *params, const struct step *steps, int n)
+{
+	int rc = cuda_use(q->d);
+	for (int i = 0; i < n && !rc; i++) {
+		struct step_job job = {.x = x->x, .ld = x->cols, .cols = cols, .params = params->x, .step = steps[i]};
+		rc = cuda_check(q->d, kernel_step(cuda_queue(q)->stream, job), "op_steps");
+	}
+	return rc;
+}

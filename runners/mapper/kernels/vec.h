@@ -70,6 +70,7 @@ INLINE real vr_sum(vr x) /* by halving: one fixed order */
 	return vr_load(lane)
 
 typedef int32_t vi __attribute__((vector_size(VEC_BYTES)));
+typedef uint32_t vu __attribute__((vector_size(VEC_BYTES)));
 typedef float vf __attribute__((vector_size(VEC_BYTES)));
 
 /* The few operations without an operator, by width. */
@@ -125,7 +126,7 @@ INLINE vf vf_exp(vf x)
  * 2e-7 of max(1, |ln x|). */
 INLINE vf vf_log(vf x)
 {
-	vi bits = (vi)x - 0x3f3504f3;
+	vi bits = (vi)((vu)x - 0x3f3504f3u); /* unsigned: what is no positive number gives one without a meaning, not an overflow */
 	vi e = bits >> 23;
 	vf m = (vf)((bits & 0x7fffff) + 0x3f3504f3);
 	vf s = (m - 1.0f) / (m + 1.0f), z = s * s;

@@ -138,5 +138,6 @@ CUEMU_MAKE(double, double)
 #include "cuemu/scalars.h"
 #include "cuemu/ptx.h"
 #include "cuemu/wgmma.h"
+#include "cuemu/tma.h"
 #endif
 #endif

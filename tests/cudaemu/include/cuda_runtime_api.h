@@ -81,6 +81,12 @@ enum cudaDeviceAttr {
 	cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 };
 
+enum cudaDriverEntryPointQueryResult {
+	cudaDriverEntryPointSuccess = 0,
+	cudaDriverEntryPointSymbolNotFound = 1,
+	cudaDriverEntryPointVersionNotSufficent = 2
+};
+#define cudaEnableDefault 0x0
 #define cudaStreamDefault 0x00
 #define cudaStreamNonBlocking 0x01
 #define cudaEventDefault 0x00
@@ -199,6 +205,8 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer);
 cudaError_t cudaRuntimeGetVersion(int *v);
 cudaError_t cudaDriverGetVersion(int *v);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total);
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version, unsigned long long flags,
+	enum cudaDriverEntryPointQueryResult *result CUEMU_DEFAULT(0));
 
 /* memory */
 cudaError_t cudaMalloc(void **p, size_t n);

@@ -148,7 +148,8 @@ static void take(void *user, const struct runner_answer *a)
 {
 	struct answers *t = user;
 	t->n[a->variant] = a->n_ids < 8 ? a->n_ids : 8;
-	memcpy(t->ids[a->variant], a->ids, (size_t)t->n[a->variant] * sizeof(int32_t));
+	if (t->n[a->variant])
+		memcpy(t->ids[a->variant], a->ids, (size_t)t->n[a->variant] * sizeof(int32_t));
 	t->kept[a->variant] = a->kept_total;
 	t->status[a->variant] = a->status;
 	snprintf(t->message[a->variant], ERR_LEN, "%s", a->message);

@@ -1,69 +1,8 @@
-/* test_mapper.c: configuration, forward pass over whole contexts (spec 1.9), files, recall and its floors, shards. */
-#include "runners/mapper/impl.h"
+/* test_mapper.c: configuration, forward pass over whole contexts (spec 1.9), the same as a list of steps, files, recall and its floors, shards. */
 #include "runners/mapper/net.h"
-#include "tests/unit/mapper/planted.h"
-
-static const char *const forms[] = {
-	"mapper=flat channels=24",
-	"mapper=linear",
-	"mapper=axial channels=16",
-	"mapper=axial channels=16 norm=batch neighbours=1 embeddings=shared",
-	"mapper=axial channels=16 neighbours=all encoder=off taps=5",
-	"mapper=axial channels=16 window=20",
-	"mapper=axial channels=16 window=full",
-};
-enum { FORMS = sizeof forms / sizeof *forms, LS = 3, HS = 5, LL = 4, HL = 2 };
-
-/* A mapper with statistics and running moments that are not neutral. */
-static struct mapper *form(const char *options)
-{
-	char err[ERR_LEN];
-	struct mapper_config c = plant_config(options);
-	c.proxy_layers = LS;
-	c.proxy_heads = HS;
-	c.layers = LL;
-	c.kv_heads = HL;
-	struct mapper *m = mapper_new(&c, err);
-	if (!m)
-		fail_msg("%s", err);
-	struct rng r = rng_seed(5, 5);
-	for (int i = 0; i < LS * HS; i++) {
-		m->feature_mean[i] = (float)(-6 + rng_unit(&r));
-		m->feature_dev[i] = (float)(.5 + rng_unit(&r));
-	}
-	for (size_t i = 0; i < m->layout.count; i++)
-		m->params[i] += (float)(.2 * rng_unit(&r));
-	return m;
-}
-
-static float *random_sums(int64_t n, uint64_t seed)
-{
-	struct rng r = rng_seed(seed, 9);
-	float *x = mem_new((size_t)(LS * HS * n), sizeof *x);
-	for (int64_t i = 0; i < LS * HS * n; i++)
-		x[i] = (float)(exp(plant_normal(&r)) * (double)(n - i % n) / (double)n);
-	return x;
-}
-
-static float *scores(const struct mapper *m, const float *x, int64_t n, const struct mapper_pool *pool)
-{
-	char err[ERR_LEN];
-	float *y = mem_new((size_t)(m->config.layers * m->config.kv_heads * n), sizeof *y);
-	if (mapper_forward(m, x, n, y, pool, err))
-		fail_msg("%s", err);
-	return y;
-}
-
-static double largest_gap(const float *a, const float *b, int64_t n)
-{
-	double most = 0;
-	for (int64_t i = 0; i < n; i++) {
-		double gap = fabs((double)a[i] - (double)b[i]);
-		if (!(gap <= most))
-			most = gap;
-	}
-	return most;
-}
+#include "runners/mapper/program.h"
+#include "tests/unit/device/steps_plain.h"
+#include "tests/unit/mapper/forms.h"
 
 /* The whole context as one strip, at inference's statistics. */
 static float *one_strip(const struct mapper *m, const float *x, int64_t n)
@@ -186,6 +125,61 @@ static void test_window_and_full(void **state)
 	assert_non_null(strstr(err, "window = full"));
 	mapper_free(w);
 	mapper_free(f);
+}
+
+/* ---- the same as a list of steps ---- */
+
+/* The whole context as one strip, the steps in double. */
+static float *by_steps(const struct mapper *m, const float *x, int64_t n)
+{
+	struct mapper_program *p = mapper_program_new(m);
+	struct plain_matrix matrix = {mem_new((size_t)(p->rows * n), sizeof(double)), n, p->params};
+	float *scale = mem_new((size_t)n, sizeof *scale), *y = mem_new((size_t)(LL * HL * n), sizeof *y);
+	mapper_scale(m, n, scale);
+	for (int64_t i = 0; i < p->rows * n; i++)
+		matrix.x[i] = NAN; /* nothing is read that was not written */
+	for (int64_t i = 0; i < LS * HS * n; i++)
+		matrix.x[p->x * n + i] = (double)x[i];
+	for (int64_t i = 0; i < n; i++)
+		matrix.x[p->scale * n + i] = (double)scale[i];
+	plain_steps(&matrix, p->step, p->steps);
+	for (int64_t i = 0; i < LL * HL * n; i++)
+		y[i] = (float)matrix.x[p->score * n + i];
+	free(matrix.x);
+	free(scale);
+	mapper_program_free(p);
+	return y;
+}
+
+static const char *const more_forms[] = {
+	"mapper=flat channels=24 queries=stride:3 compress=log1p",
+	"mapper=linear queries=last:9 compress=none normalize=sum taps=1",
+	"mapper=axial channels=16 norm=batch neighbours=all window=3",
+	"mapper=axial channels=16 embeddings=shared encoder=off norm=batch",
+};
+enum { MORE_FORMS = sizeof more_forms / sizeof *more_forms };
+
+/* Every form and option, at lengths below and above the taps and the window: what was folded is the same function. */
+static void test_steps(void **state)
+{
+	static const int64_t lengths[] = {1, 2, 3, 5, 37};
+	double worst = 0;
+	(void)state;
+	for (int f = 0; f < FORMS + MORE_FORMS; f++)
+		for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+			const char *options = f < FORMS ? forms[f] : more_forms[f - FORMS];
+			struct mapper *m = form(options);
+			float *x = random_sums(lengths[i], 7), *want = scores(m, x, lengths[i], NULL), *got = by_steps(m, x, lengths[i]);
+			double gap = largest_gap(got, want, LL * HL * lengths[i]);
+			worst = gap > worst ? gap : worst;
+			if (!(gap < 2e-5)) /* of scores of order 1; observed 7e-6 */
+				fail_msg("%s, %lld positions: the steps differ by %g", options, (long long)lengths[i], gap);
+			free(x);
+			free(want);
+			free(got);
+			mapper_free(m);
+		}
+	print_message("steps against the host's forward pass: largest difference %.2g\n", worst);
 }
 
 /* ---- configuration ---- */
@@ -484,6 +478,7 @@ int main(void)
 		cmocka_unit_test(test_strips),
 		cmocka_unit_test(test_permuted_heads),
 		cmocka_unit_test(test_window_and_full),
+		cmocka_unit_test(test_steps),
 		cmocka_unit_test(test_target),
 		cmocka_unit_test(test_recall),
 		cmocka_unit_test(test_prior_recall),

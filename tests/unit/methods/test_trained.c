@@ -101,6 +101,39 @@ static void prior_counts_heads(void **state)
 	place_free(&p);
 }
 
+/* A row's identity names the files it was made with: one that appears or changes while a runner lives is not used by it. */
+static void files_stay_as_found(void **state)
+{
+	(void)state;
+	struct place p = place_new(), later = p;
+	float scores[HEADS * TOKENS];
+	char err[ERR_LEN] = "", sha[SHA_LEN];
+	struct plan_method m = resolved("head-prior", NULL);
+	struct trained_request q = {.kind = "head-prior", .target_sha256 = target_sha, .proxy_sha256 = "", .folder = p.folder, .make = "train"};
+	struct scoring s = in_place(&p, &m, L, H, TOKENS, scores);
+	assert_null(trained_store_find(p.weights, &q, sha, err));
+	assert_string_equal(sha, "");
+	char *path = prior_made(&p), *found;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(m.scorer->finish(&s, err), -1);
+		assert_non_null(strstr(err, "no trained file"));
+	}
+	later.weights = trained_store_new();
+	assert_non_null(found = trained_store_find(later.weights, &q, sha, err));
+	assert_string_equal(found, path);
+	assert_int_equal(strlen(sha), 64);
+	FILE *f = fopen(path, "a");
+	assert_true(f && fputc(0, f) == 0 && fclose(f) == 0);
+	s.weights = later.weights;
+	assert_int_equal(m.scorer->finish(&s, err), -1);
+	assert_non_null(strstr(err, "has changed"));
+	free(found);
+	free(path);
+	method_free(&m);
+	trained_store_free(later.weights);
+	place_free(&p);
+}
+
 static void prior_scores_fill_heads_in_order(void **state)
 {
 	(void)state;
@@ -187,6 +220,8 @@ static void prior_refuses(void **state)
 	assert_int_equal(m.scorer->finish(&s, err), -1);
 	assert_non_null(strstr(err, "kvbench train head-prior"));
 	free(prior_made(&p));
+	trained_store_free(p.weights);
+	s.weights = p.weights = trained_store_new(); /* of the next runner: this one looked */
 	s.context_sha256 = context_sha;
 	assert_int_equal(m.scorer->finish(&s, err), -1);
 	assert_non_null(strstr(err, "was trained on this context"));
@@ -336,7 +371,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(prior_counts_heads),
 		cmocka_unit_test(prior_scores_fill_heads_in_order), cmocka_unit_test(prior_budgets_any_scorer),
 		cmocka_unit_test(shares_reach_the_total), cmocka_unit_test(prior_refuses),
-		cmocka_unit_test(scores_come_from_a_file), cmocka_unit_test(iam_with_itself_is_kvzip),
+		cmocka_unit_test(scores_come_from_a_file), cmocka_unit_test(files_stay_as_found), cmocka_unit_test(iam_with_itself_is_kvzip),
 		cmocka_unit_test(names_and_lists)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
