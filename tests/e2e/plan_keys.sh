@@ -84,7 +84,7 @@ for v in paper\ kvzip "ask --context x --question y" doctor "calibrate kvzip-hea
 done
 if ! "$K" doctor --device cuda >/dev/null 2>&1; then
 	for v in run train collect scores continue; do wants 0 'nothing is offloaded: device "auto" is the CPU here' verb $v --kv-offload; done
-	wants 0 'nothing is offloaded' "$K" ask --context x --question y --kv-offload --proxy tiny-pair/proxy --device cpu --proxy-device auto
+	wants 0 'nothing is offloaded' "$K" ask --context "$plan" --question y --kv-offload --proxy tiny-pair/proxy --device cpu --proxy-device auto
 else echo 'skip - --kv-offload with device auto on a CPU: there is a GPU here'; fi
 
 # what changes nothing
