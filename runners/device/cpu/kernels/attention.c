@@ -31,6 +31,15 @@ INLINE float load_channel(const void *base, int64_t at, bool bf16)
 	return bf16 ? bf16_to(((const uint16_t *)base)[at]) : ((const float *)base)[at];
 }
 
+/* Channels [t, t + VL) of VL keys that begin at row[]: a vector a channel. */
+INLINE void load_keys(vf r[VL], const void *base, const int64_t row[VL], int t, bool bf16)
+{
+#pragma GCC unroll 16
+	for (int i = 0; i < VL; i++)
+		r[i] = load_channels(base, row[i] + t, bf16);
+	transpose(r);
+}
+
 /* Keys [first, first+n) to kp[key / TILE_COLS][d][TILE_COLS]. Columns behind n in the last group of VL repeat the last key: they
  * are masked. */
 INLINE void pack_keys_as(bool bf16, float *kp, const struct segment *s, int64_t first, int64_t n, int d)
@@ -43,10 +52,7 @@ INLINE void pack_keys_as(bool bf16, float *kp, const struct segment *s, int64_t 
 		int t = 0;
 		for (; t + VL <= d; t += VL) {
 			vf r[VL];
-#pragma GCC unroll 16
-			for (int i = 0; i < VL; i++)
-				r[i] = load_channels(s->k, row[i] + t, bf16);
-			transpose(r);
+			load_keys(r, s->k, row, t, bf16);
 #pragma GCC unroll 16
 			for (int i = 0; i < VL; i++)
 				vf_store(dst + (t + i) * TILE_COLS, r[i]);
@@ -148,10 +154,7 @@ INLINE void logits_few(int rows, bool bf16, const float *q, const struct segment
 	int t = 0;
 	for (; t + VL <= d; t += VL) {
 		vf r[VL];
-#pragma GCC unroll 16
-		for (int i = 0; i < VL; i++)
-			r[i] = load_channels(s->k, row[i] + t, bf16);
-		transpose(r);
+		load_keys(r, s->k, row, t, bf16);
 #pragma GCC unroll 16
 		for (int c = 0; c < VL; c++)
 #pragma GCC unroll 12
