@@ -141,6 +141,7 @@ struct backend {
 	int (*tensor_write)(struct queue *q, struct tensor *t, int64_t row0, int64_t rows, const float *host);
 	int (*tensor_read)(struct queue *q, const struct tensor *t, int64_t row0, int64_t rows, float *host);
 	int (*tensor_fill)(struct queue *q, struct tensor *t, float value);
+	int (*tensor_move)(struct queue *q, struct tensor *out, const struct tensor *x); /* NULL = the host's own memory: nobody asks */
 
 	int64_t (*operand_bytes)(const struct device *d, int64_t rows, int64_t cols);
 	int (*operand_clear)(struct tensor *t); /* zeros, padding included; done when it returns */

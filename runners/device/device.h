@@ -115,6 +115,9 @@ int64_t tensor_cols(const struct tensor *t);
 int tensor_write(struct queue *q, struct tensor *t, int64_t row0, int64_t rows, const float *host); /* host is copied */
 int tensor_read(struct queue *q, const struct tensor *t, int64_t row0, int64_t rows, float *host);  /* synchronises */
 int tensor_fill(struct queue *q, struct tensor *t, float value);
+/* out = x, of the same shape, which is complete (its queue was synchronised) and may lie on another GPU: from one to the other, not through the
+ * host's memory where they are peers. For devices with device_has_steps. */
+int tensor_move(struct queue *q, struct tensor *out, const struct tensor *x);
 
 /* Packs W from rows handed over in blocks (any thread, any order of blocks): rows(user, row0, n, out[n][k]). */
 typedef int (*weight_rows_fn)(void *user, int64_t row0, int64_t n, float *out, char err[ERR_LEN]);

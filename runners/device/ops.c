@@ -58,6 +58,14 @@ int tensor_fill(struct queue *q, struct tensor *t, float value)
 	return t->rows > 0 && t->cols > 0 ? q->d->backend->tensor_fill(q, t, value) : 0;
 }
 
+int tensor_move(struct queue *q, struct tensor *out, const struct tensor *x)
+{
+	if (out->rows != x->rows || out->cols != x->cols || out->operand || x->operand || !q->d->backend->tensor_move || x->d->backend != q->d->backend)
+		return device_fail(q->d, "tensor_move: [%lld, %lld] of %s to [%lld, %lld] of %s", (long long)x->rows, (long long)x->cols, x->d->name,
+			(long long)out->rows, (long long)out->cols, q->d->name);
+	return x->rows > 0 && x->cols > 0 ? q->d->backend->tensor_move(q, out, x) : 0;
+}
+
 int kv_read(struct queue *q, const struct kv *kv, int layer, int head, int64_t first, int64_t n, float *k, float *v)
 {
 	if (first < 0 || n < 0 || first > kv_len(kv, layer, head) - n)

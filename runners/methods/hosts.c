@@ -73,6 +73,16 @@ int scores_place(struct scoring *s, char err[ERR_LEN])
 	return 0;
 }
 
+int scores_move(struct scoring *s, struct tensor *t, char err[ERR_LEN])
+{
+	struct queue *q = forward_queue(s->forward);
+	resident_new(s);
+	int rc = s->resident && (tensor_move(q, s->resident, t) || queue_sync(q)); /* t may go */
+	tensor_free(t);
+	s->resident_layers = s->resident && !rc ? s->layers : 0;
+	return rc ? err_set(err, "moving scores: %s", device_error(queue_device(q))) : 0;
+}
+
 const struct tensor *scores_resident(const struct scoring *s)
 {
 	return s->resident && s->resident_layers == s->layers ? s->resident : NULL;

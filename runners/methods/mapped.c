@@ -154,9 +154,10 @@ static int proxykv_finish(struct scoring *s, char err[ERR_LEN])
 		return rc;
 	if (a->map < 0)
 		return map(s, a, proxy_pass_sums(s->proxy, a->want), err);
-	rc = proxy_pass_mapped(s->proxy, a->map, &ns, err);
+	struct tensor *scores = NULL;
+	rc = proxy_pass_mapped(s->proxy, a->map, &scores, &ns, err);
 	s->mapper_ns += ns;
-	return rc ? rc : scores_place(s, err);
+	return rc ? rc : scores_move(s, scores, err);
 }
 
 /* ---- selfkv ---- */

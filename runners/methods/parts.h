@@ -64,6 +64,8 @@ int scores_take(struct scoring *s, int layer, const struct tensor *t, char err[E
 int scores_keep(struct scoring *s, struct tensor *t, char err[ERR_LEN]);
 /* The host's scores to the device that will rank them; without room for them the host ranks. */
 int scores_place(struct scoring *s, char err[ERR_LEN]);
+/* The same from where they were made, t on any GPU, which it takes; the host has its own already. */
+int scores_move(struct scoring *s, struct tensor *t, char err[ERR_LEN]);
 /* The device's copy of all scores; NULL = the host ranks. */
 const struct tensor *scores_resident(const struct scoring *s);
 int64_t rows_total(const struct scoring *s);                  /* prefix + context + after */

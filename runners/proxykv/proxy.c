@@ -19,6 +19,7 @@ struct map { /* scores that a mapper makes of a want's sums */
 	int want, rc;
 	const struct mapper *mapper;
 	float *out;
+	struct tensor *scores; /* the same, on the proxy's device; NULL when they were handed over */
 	int64_t ns;
 	char err[ERR_LEN];
 };
@@ -189,11 +190,10 @@ static int features_begin(struct proxy_pass *r, struct observer obs[WANTS])
 static void map_sums(struct proxy_pass *r, struct map *m)
 {
 	int64_t start = clock_ns();
-	struct tensor *t = features_map(r->want[m->want].features, m->mapper, m->err);
+	struct tensor *t = m->scores = features_map(r->want[m->want].features, m->mapper, m->err);
 	m->rc = t ? 0 : -1;
 	if (t && tensor_read(forward_queue(r->proxy->forward), t, 0, tensor_rows(t), m->out))
 		m->rc = err_set(m->err, "reading scores: %s", device_error(r->proxy->device));
-	tensor_free(t);
 	m->ns = clock_ns() - start;
 	r->map_ns += m->ns;
 }
@@ -230,12 +230,14 @@ static int look_all(struct proxy_pass *r, const struct kv *kv)
 
 static int64_t maps_bytes(const struct proxy_pass *r)
 {
-	int64_t most = 0;
+	int64_t most = 0, scores = 0;
 	for (int i = 0; i < r->n_maps; i++) {
+		const struct mapper_config *c = mapper_config_of(r->map[i].mapper);
 		int64_t bytes = mapping_bytes(r->map[i].mapper, r->count);
 		most = bytes > most ? bytes : most;
+		scores += (int64_t)c->layers * c->kv_heads * r->count * (int64_t)sizeof(float); /* stay until they are taken */
 	}
-	return most;
+	return most + scores;
 }
 
 static void run(struct proxy_pass *r)
@@ -308,6 +310,8 @@ void proxy_pass_free(struct proxy_pass *r)
 		pthread_join(r->thread, NULL);
 	for (int i = 0; i < r->n_wants; i++)
 		free(r->want[i].sums);
+	for (int i = 0; i < r->n_maps; i++)
+		tensor_free(r->map[i].scores);
 	free(r);
 }
 
@@ -316,11 +320,15 @@ const float *proxy_pass_sums(const struct proxy_pass *r, int want)
 	return r->want[want].sums;
 }
 
-int proxy_pass_mapped(const struct proxy_pass *r, int map, int64_t *ns, char err[ERR_LEN])
+int proxy_pass_mapped(struct proxy_pass *r, int map, struct tensor **scores, int64_t *ns, char err[ERR_LEN])
 {
-	const struct map *m = &r->map[map];
+	struct map *m = &r->map[map];
 	*ns = m->ns;
-	return m->rc ? err_set(err, "%s", m->err) : 0;
+	if (m->rc)
+		return err_set(err, "%s", m->err);
+	*scores = m->scores;
+	m->scores = NULL;
+	return 0;
 }
 
 int64_t proxy_pass_ns(const struct proxy_pass *r)

@@ -60,8 +60,9 @@ int proxy_pass_start(struct proxy_pass *r, char err[ERR_LEN]);
 int proxy_pass_finish(struct proxy_pass *r, bool (*stop)(void *user), void *user, char err[ERR_LEN]);
 /* Raw sums number `want` [layers][heads][count], after the run; NULL where the run mapped them. */
 const float *proxy_pass_sums(const struct proxy_pass *r, int want);
-/* What became of scores number `map`: -1 + err: this mapper could not; others may have. */
-int proxy_pass_mapped(const struct proxy_pass *r, int map, int64_t *ns, char err[ERR_LEN]);
+/* What became of scores number `map`: besides `out` they lie on the proxy's device and are handed over, once; free them before the proxy.
+ * -1 + err: this mapper could not; others may have. */
+int proxy_pass_mapped(struct proxy_pass *r, int map, struct tensor **scores, int64_t *ns, char err[ERR_LEN]);
 int64_t proxy_pass_ns(const struct proxy_pass *r);      /* from the run's first step to its last, mappers left out */
 int64_t proxy_pass_wait_ns(const struct proxy_pass *r); /* how long finish() kept its caller */
 bool proxy_pass_wanted(const struct proxy_pass *r);     /* something was asked of it */

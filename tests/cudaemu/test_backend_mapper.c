@@ -1,6 +1,7 @@
 /* Mappers on the CUDA device (runners/proxykv/mapping.c) against the host's forward pass: every form and option, contexts shorter than the taps, strips; and
  * proxykv and selfkv on the embedded pair with its shipped files: scores, kept sets, where they are ranked. */
 #include "tests/cudaemu/backend.h"
+#include "tests/cudaemu/control.h"
 
 #include "runners/methods/parts.h"
 #include "runners/proxykv/mapping.h"
@@ -255,6 +256,7 @@ static void test_methods(void **state)
 		for (int i = p ? 2 : 0; i < (p ? 3 : 5); i++) { /* elsewhere one will do */
 			struct scored want, got;
 			bool alone = !strcmp(methods[i].name, "selfkv");
+			int64_t moved = (int64_t)cuemu_calls("cudaMemcpyPeerAsync");
 			score(&want, &cpu, methods[i].name, methods[i].options, alone ? &self : &pair, ids);
 			score(&got, &cuda, methods[i].name, methods[i].options, alone ? &self : &pair, ids);
 			double gap = largest_gap(got.s.scores, want.s.scores, (int64_t)got.s.layers * got.s.kv_heads * CONTEXT_N);
@@ -263,6 +265,12 @@ static void test_methods(void **state)
 			assert_true(scores_resident(&got.s) && !scores_resident(&want.s));
 			assert_true(got.mapped[0] == alone && got.mapped[1] == (!alone && p < 2) && !want.mapped[0] && !want.mapped[1]);
 			assert_true(alone || !proxy_pass_sums(got.s.proxy, 0) == (p < 2)); /* what is mapped there does not travel */
+			assert_true(((int64_t)cuemu_calls("cudaMemcpyPeerAsync") > moved) == (!alone && p < 2)); /* from GPU to GPU, not through the host */
+			const struct tensor *there = scores_resident(&got.s);
+			float *copy = mem_new((size_t)(tensor_rows(there) * tensor_cols(there)), sizeof *copy);
+			assert_int_equal(tensor_read(forward_queue(got.s.forward), there, 0, tensor_rows(there), copy), 0);
+			assert_memory_equal(copy, got.s.scores, (size_t)(tensor_rows(there) * tensor_cols(there)) * sizeof *copy);
+			free(copy);
 			same_sets(methods[i].name, &got, &want, .3);
 			same_sets(methods[i].name, &got, &want, .6);
 			scored_close(&want), scored_close(&got);
@@ -300,9 +308,13 @@ static void test_one_fails(void **state)
 	if (proxy_pass_finish(r, NULL, NULL, err))
 		fail_msg("%s", err);
 	int64_t ns = 0;
-	assert_int_equal(proxy_pass_mapped(r, map[0], &ns, err), -1);
+	struct tensor *scores = NULL;
+	assert_int_equal(proxy_pass_mapped(r, map[0], &scores, &ns, err), -1);
+	assert_null(scores);
 	assert_non_null(strstr(err, "do not fit"));
-	assert_int_equal(proxy_pass_mapped(r, map[1], &ns, err), 0);
+	assert_int_equal(proxy_pass_mapped(r, map[1], &scores, &ns, err), 0);
+	assert_true(tensor_rows(scores) == 1 && tensor_cols(scores) == N);
+	tensor_free(scores);
 	assert_true(ns > 0 && isfinite(out[1][0]) && out[1][0] != out[1][N - 1]);
 	proxy_pass_free(r);
 	for (int i = 0; i < 2; i++)

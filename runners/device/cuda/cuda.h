@@ -159,6 +159,7 @@ int cuda_event_elapsed(struct event *from, struct event *to, int64_t *ns);
 int cuda_tensor_write(struct queue *q, struct tensor *t, int64_t row0, int64_t rows, const float *host);
 int cuda_tensor_read(struct queue *q, const struct tensor *t, int64_t row0, int64_t rows, float *host);
 int cuda_tensor_fill(struct queue *q, struct tensor *t, float value);
+int cuda_tensor_move(struct queue *q, struct tensor *out, const struct tensor *x);
 int64_t cuda_operand_bytes(const struct device *d, int64_t rows, int64_t cols);
 int cuda_operand_clear(struct tensor *t);
 struct weight *cuda_weight_new(struct device *d, int64_t n, int64_t k, weight_rows_fn rows, void *user, char err[ERR_LEN]);

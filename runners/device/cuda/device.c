@@ -236,6 +236,7 @@ const struct backend backend_cuda = {
 	.tensor_write = cuda_tensor_write,
 	.tensor_read = cuda_tensor_read,
 	.tensor_fill = cuda_tensor_fill,
+	.tensor_move = cuda_tensor_move,
 	.operand_bytes = cuda_operand_bytes,
 	.operand_clear = cuda_operand_clear,
 	.weight_new = cuda_weight_new,

@@ -57,6 +57,17 @@ int cuda_tensor_fill(struct queue *q, struct tensor *t, float value)
 	return cuda_check(q->d, kernel_fill(cuda_queue(q)->stream, t->x, t->rows * t->cols, value), "tensor_fill");
 }
 
+/* Peers or not, one device or two: the runtime takes the way there is. */
+int cuda_tensor_move(struct queue *q, struct tensor *out, const struct tensor *x)
+{
+	if (cuda_use(q->d))
+		return -1;
+	return cuda_check(q->d,
+		cudaMemcpyPeerAsync(out->x, cuda_device(out->d)->index, x->x, cuda_device(x->d)->index, (size_t)(x->rows * x->cols) * 4,
+			cuda_queue(q)->stream),
+		"tensor_move");
+}
+
 /* Operands: rows of bf16 (fp32 in that precision), padded to whole 16 bytes. */
 int64_t cuda_operand_bytes(const struct device *d, int64_t rows, int64_t cols)
 {
