@@ -31,6 +31,13 @@ static void scoring_failed(struct session *s, int i, const char *what)
 	s->scoring_oom[i] = failure_oom(s->r, s->scoring_error[i]);
 }
 
+/* Time that went into scorer i. */
+static void add_scoring(struct session *s, int i, int64_t ns)
+{
+	s->score_ns += ns;
+	s->scoring_ns[i] += ns;
+}
+
 static int watched_layer(void *user, const struct layer_rows *rows, char err[ERR_LEN])
 {
 	struct watched *w = user;
@@ -42,9 +49,7 @@ static int watched_layer(void *user, const struct layer_rows *rows, char err[ERR
 	if (s->scorer[w->scoring]->observe(&s->scoring[w->scoring], rows, s->scoring_error[w->scoring]))
 		scoring_failed(s, w->scoring, "observe the prefill");
 	span_end(s->r, span);
-	int64_t took = clock_ns() - start;
-	s->score_ns += took;
-	s->scoring_ns[w->scoring] += took;
+	add_scoring(s, w->scoring, clock_ns() - start);
 	(void)err;
 	return 0;
 }
@@ -220,8 +225,7 @@ static int session_score(struct session *s, const struct runner_job *job)
 			scoring_failed(s, i, "finish");
 		s->r->counters.scorer_passes++;
 		int64_t took = clock_ns() - start;
-		s->score_ns += took;
-		s->scoring_ns[i] += took;
+		add_scoring(s, i, took);
 		s->second_pass_ns += s->scorer[i]->flops ? took : 0;
 	}
 	span_end(s->r, span);

@@ -176,10 +176,16 @@ static bool pack_context(const struct attend_item *a, const struct work *w, int 
 	return !(most * w->most_query * (float)a->d * w->units < TOO_LARGE); /* NaN and infinite too */
 }
 
-/* Keys [key, end) come next: some are asked for now, so that memory does not rest while the block before them is multiplied. */
-INLINE int64_t ask_ahead(const struct attend_item *a, const struct segment *s, int64_t key, int64_t end)
+INLINE int64_t smaller(int64_t a, int64_t b)
 {
-	for (; key < end; key++) {
+	return a < b ? a : b;
+}
+
+/* Keys [key, end) come next: up to `most` of them are asked for now, so that memory does not rest while the block before them is multiplied.
+ * Returns the first that is left. */
+INLINE int64_t ask_ahead(const struct attend_item *a, const struct segment *s, int64_t key, int64_t end, int64_t most)
+{
+	for (end = smaller(end, key + most); key < end; key++) {
 		prefetch_row(s->k, s, key, a->d);
 		if (wants(a))
 			prefetch_row(s->v, s, key, a->d);
@@ -205,12 +211,12 @@ INLINE void attend_block(bool many, bool alone, const struct attend_item *a, con
 	for (int64_t b = first; b < end && row_sees(a, s, row0 + rows - 1) > b; b += KEYS) {
 		int64_t packed = alone ? 0 : (b - first) * d_blocks * BLOCK;
 		const uint16_t *keys = w->keys + packed;
-		int64_t next = b + KEYS, after = alone && end > next ? end - next < KEYS ? end : next + KEYS : next, share = KEYS / (rows + KEYS / BLOCK) + 1;
-		if (alone)
-			suspect = pack_context(a, w, s, b, end - b < KEYS ? end - b : KEYS, b == first ? end < next ? end : next : b);
+		int64_t here = smaller(end, b + KEYS), next = here, after = alone ? smaller(end, next + KEYS) : next, share = KEYS / (rows + KEYS / BLOCK) + 1;
+		if (alone) /* only the first keys were asked for by nobody */
+			suspect = pack_context(a, w, s, b, here - b, b == first ? here : b);
 #pragma GCC unroll 2
 		for (int k = 0; k < KEYS / BLOCK; k++) {
-			next = ask_ahead(a, &a->seg[s], next, after - next < share ? after : next + share);
+			next = ask_ahead(a, &a->seg[s], next, after, share);
 			logits_block(many, rows, q, keys + k * d_blocks * BLOCK_VALUES, d_blocks, w->logits + k * BLOCK, KEYS);
 		}
 		bool masks = row_sees(a, s, row0) - b < KEYS || end - b < KEYS;
@@ -222,7 +228,7 @@ INLINE void attend_block(bool many, bool alone, const struct attend_item *a, con
 			mask_row(w->logits + i * KEYS, seen);
 		}
 		for (int64_t i = 0; i < rows; i++) {
-			next = ask_ahead(a, &a->seg[s], next, after - next < share ? after : next + share);
+			next = ask_ahead(a, &a->seg[s], next, after, share);
 			if (!softmax_row(w->logits + i * KEYS, w->p + i * BLOCK, w->units, max[i], &w->sums[i])) {
 				raise_row(w->logits + i * KEYS, w->units, i, d_blocks, out, &max[i], &w->sums[i]);
 				lost[i] |= !softmax_row(w->logits + i * KEYS, w->p + i * BLOCK, w->units, max[i], &w->sums[i]);
