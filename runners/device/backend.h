@@ -124,7 +124,7 @@ struct backend {
 	 * queued before. */
 	void *(*alloc)(struct device *d, int64_t bytes, bool cache);
 	void (*free)(struct device *d, void *p, int64_t bytes, bool cache);
-	void (*reserve)(struct device *d, int64_t bytes);                            /* device_reserve; NULL = means nothing here */
+	void (*reserve)(struct device *d, int64_t bytes);                            /* device_reserve */
 	int64_t (*free_bytes)(struct device *d);                                     /* -1 = not known */
 	int (*upload)(struct device *d, void *dst, const void *host, int64_t bytes); /* done when it returns */
 

@@ -85,7 +85,7 @@ void device_free_cache(struct device *d, void *p, int64_t bytes)
 
 void device_reserve(struct device *d, int64_t bytes)
 {
-	if (d->backend->reserve && bytes > 0 && (!d->limit || bytes <= d->limit - d->bytes))
+	if (bytes > 0 && (!d->limit || bytes <= d->limit - d->bytes))
 		d->backend->reserve(d, counted(bytes));
 }
 

@@ -65,7 +65,7 @@ bool device_offloads(const struct device *d); /* kv_offload, where it has a mean
 int64_t device_bytes(const struct device *d);        /* allocated now; without caches that live on the host (kv_offload) */
 int64_t device_peak_bytes(const struct device *d);
 void device_peak_reset(struct device *d);            /* peak = now */
-/* So many bytes will be allocated soon: a GPU takes them in one block, in which they then lie side by side, at offsets that depend on the
+/* So many bytes will be allocated soon: they are taken in one block, in which they then lie side by side, at offsets that depend on the
  * requests alone. A block stays until nothing in it is used and another is reserved. A wish: what it does not hold is asked for piece by
  * piece. device_bytes counts what is allocated, not what is reserved. */
 void device_reserve(struct device *d, int64_t bytes);

@@ -1,7 +1,7 @@
 /* A device's memory in blocks that were reserved: one call into the driver, the same offsets every time, nothing overlaps, nothing is written while work that was
  * queued before still reads it; what was not reserved is there piece by piece, up to the device's limit. Over the emulation alone (control.h). */
 #include "runners/device/backend.h"
-#include "runners/device/cuda/arena.h"
+#include "runners/device/arena.h"
 #include "tests/cudaemu/backend.h"
 #include "tests/cudaemu/control.h"
 

@@ -9,6 +9,7 @@
 #ifndef KVB_CPU_H
 #define KVB_CPU_H
 
+#include "runners/device/arena.h"
 #include "runners/device/backend.h"
 
 #include <math.h>
@@ -98,8 +99,10 @@ struct cpu_kernels {
 	/* One tile: rows <= tile_rows rows of x (leading dimension ld, k columns) into [k padded to even][rows], or the blocks of one
 	 * row of blocks. */
 	void (*pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t k, bool bf16);
-	/* A panel of W: src [n][k], n <= PANEL, to bf16 pairs; k padded to OPERAND_BLOCK. NULL = plain C (weight.c). */
+	/* A panel of W: src [n][k], n <= PANEL, to bf16 pairs; k padded to OPERAND_BLOCK; and one of its columns back to out [k]. NULL = plain C
+	 * (weight.c). */
 	void (*pack_panel)(void *dst, const float *src, int64_t n, int64_t k);
+	void (*panel_column)(float *out, const void *panel, int64_t col, int64_t k);
 	/* What fits an item's caches: the most rows and panels; and the least panels worth an item of their own. */
 	void (*linear_limits)(int64_t k, int64_t *rows, int64_t *least, int64_t *most);
 	void (*linear)(const struct linear_item *a, void *scratch);
@@ -133,6 +136,7 @@ void cpu_heads_finish(const struct cpu_kernels *k, const struct head_epilogue *e
 struct cpu_device {
 	struct device head;
 	const struct cpu_kernels *kernels;
+	struct arena arena; /* blocks of cpu_reserve; what does not fit there is a piece of its own */
 	void *scratch; /* [threads][SCRATCH_BYTES] */
 	void *shared;  /* packed rows of X of the linear layer at work; grows to the widest */
 	int64_t shared_bytes;
@@ -141,8 +145,8 @@ static inline struct cpu_device *cpu_device(struct device *d)
 {
 	return (struct cpu_device *)d;
 }
-/* Panels of PANEL rows of W (columns of y), zeros behind n and k:
- * fp32 [panel][k][32]; bf16 [panel][k/2][32][2], so that a pair of k is one 32-bit lane, and 16 pairs two tiles of AMX. */
+/* Panels of PANEL rows of W (columns of y), zeros behind n and k: fp32 [panel][k][32]; bf16 [panel][k/2][32][2], so that a pair of k is one
+ * 32-bit lane; for products of bf16 [panel][k/32][2][16][16][2], each 16 pairs x 16 columns a tile of AMX. */
 struct cpu_weight {
 	struct weight head;
 	int64_t k_pad, panel_bytes;

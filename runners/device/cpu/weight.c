@@ -115,7 +115,10 @@ static void embed_row(void *arg, int64_t r, int thread)
 	float *out = j->out->x + r * j->out->cols;
 	const char *panel = (const char *)w->w + j->ids[r] / PANEL * w->panel_bytes;
 	int c = j->ids[r] % PANEL;
-	if (w->head.d->bf16)
+	void (*column)(float *, const void *, int64_t, int64_t) = cpu_device(w->head.d)->kernels->panel_column;
+	if (column)
+		column(out, panel, c, w->head.k);
+	else if (w->head.d->bf16)
 		for (int64_t k = 0; k < w->head.k; k++)
 			out[k] = bf16_to(((const uint16_t *)panel)[(k / 2 * PANEL + c) * 2 + k % 2]);
 	else

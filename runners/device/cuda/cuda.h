@@ -5,8 +5,8 @@
 #ifndef KVB_CUDA_H
 #define KVB_CUDA_H
 
+#include "runners/device/arena.h"
 #include "runners/device/backend.h"
-#include "runners/device/cuda/arena.h"
 #include "runners/device/cuda/kernels.h"
 
 #include <cublas_v2.h>
@@ -47,7 +47,6 @@ static const int64_t PARTS_FLOATS = 16 << 20;    /* results of parts of attentio
 static const int64_t PACK_BYTES = 32 << 20;      /* packed queries at a time, at most */
 static const int64_t RESULT_BYTES = 16 << 20;    /* tokens, moments on their way to the host: more than any model here needs */
 static const int64_t STAGE_BYTES = 32 << 20;     /* pinned memory through which weights pass */
-static const int64_t RANGES_BYTES = 256 << 10;   /* of a block beyond what is asked for: its ranges start at multiples of 256 bytes */
 static const int64_t OFFLOAD_BYTES = 64 << 20;   /* K or V of a cache from which on --kv-offload applies, */
 static const int64_t OFFLOAD_SHARE = 1024;       /* or one in so many bytes of the device's memory where that is less */
 

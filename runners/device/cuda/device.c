@@ -163,7 +163,7 @@ static void cuda_reserve(struct device *d, int64_t bytes)
 {
 	struct cuda_device *cd = cuda_device(d);
 	void *base = NULL;
-	bytes = round_up(bytes + RANGES_BYTES, 256);
+	bytes = round_up(bytes + ARENA_RANGES, ARENA_ALIGN);
 	if (arena_largest(&cd->arena) >= bytes || cuda_use(d))
 		return;
 	drop_unused(cd);

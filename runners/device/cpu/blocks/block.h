@@ -1,8 +1,8 @@
 /* block.h: the layouts that both units of bf16 products share: AMX's tiles and vdpbf16ps.
  *
  * Left operands are blocks of 32 rows x 32 columns, row-major, 2 KB. Right operands come in pairs of k: tiles of [16 pairs of
- * k][16 columns][2]; packed W has two of them side by side, so that a pair of k is 128 bytes from the next. Sums of a 32 x 32
- * block are four tiles of 16 x 16 fp32. */
+ * k][16 columns][2], 1 KB, two of them for 32 columns: what streams is read in order. Sums of a 32 x 32 block are four tiles of
+ * 16 x 16 fp32. */
 #ifndef KVB_BLOCKS_BLOCK_H
 #define KVB_BLOCKS_BLOCK_H
 
@@ -13,11 +13,12 @@ enum {
 	BLOCK_VALUES = 32 * 32,    /* bf16 of a left operand, or fp32 of four tiles of sums */
 	RIGHT_VALUES = 16 * 16 * 2, /* bf16 of a right tile */
 	TILE_VALUES = 16 * 16,     /* fp32 of one tile of sums */
-	W_STRIDE = PANEL * 4,      /* bytes from one pair of k to the next in packed W */
 	STEP_BYTES = 2048          /* of either operand for 32 k */
 };
 
-void ISA(pack_panel)(void *dst, const float *src, int64_t n, int64_t k); /* as in cpu.h */
+/* as in cpu.h */
+void ISA(pack_panel)(void *dst, const float *src, int64_t n, int64_t k);
+void ISA(panel_column)(float *out, const void *panel, int64_t col, int64_t k);
 
 INLINE __m256i bf16_of(vf x)
 {

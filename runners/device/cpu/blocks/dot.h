@@ -31,17 +31,16 @@ INLINE __m512bh pair_of(const uint16_t *a) /* to all lanes */
 	for (int64_t ROW = 0, left_ = (rows); left_ > 0; ROW += TILE_ROWS, left_ -= TILE_ROWS)                                   \
 	FOR_ROWS(left_ < TILE_ROWS ? left_ : TILE_ROWS, call)
 
-/* s[rows][2] += left rows x right columns over n blocks of 32 k. b: two right tiles, the second one `second` values behind the
- * first, a pair of k `pair` values behind the one before. stream: b comes from memory. */
-INLINE void dot_steps(int rows, bool stream, int64_t n, const uint16_t *a, int64_t a_step, const uint16_t *b, int64_t b_step, int pair, int second,
-	__m512 s[TILE_ROWS][2])
+/* s[rows][2] += left rows x right columns over n blocks of 32 k; b: two right tiles, b_step values from one k block to the next.
+ * stream: b comes from memory. */
+INLINE void dot_steps(int rows, bool stream, int64_t n, const uint16_t *a, const uint16_t *b, int64_t b_step, __m512 s[TILE_ROWS][2])
 {
-	for (; n > 0; n--, a += a_step, b += b_step)
+	for (; n > 0; n--, a += BLOCK_VALUES, b += b_step)
 		for (int p = 0; p < 16; p++) {
-			__m512bh w0 = (__m512bh)_mm512_load_si512(b + p * pair), w1 = (__m512bh)_mm512_load_si512(b + p * pair + second);
+			__m512bh w0 = (__m512bh)_mm512_load_si512(b + p * 32), w1 = (__m512bh)_mm512_load_si512(b + p * 32 + RIGHT_VALUES);
 			if (stream) {
-				_mm_prefetch((const char *)(b + p * pair) + PREFETCH, _MM_HINT_T1);
-				_mm_prefetch((const char *)(b + p * pair + second) + PREFETCH, _MM_HINT_T1);
+				_mm_prefetch((const char *)(b + p * 32) + PREFETCH, _MM_HINT_T1);
+				_mm_prefetch((const char *)(b + p * 32 + RIGHT_VALUES) + PREFETCH, _MM_HINT_T1);
 			}
 #pragma GCC unroll 12
 			for (int i = 0; i < rows; i++) {
@@ -58,7 +57,7 @@ INLINE void logits_rows(int rows, const uint16_t *q, const uint16_t *keys, int64
 #pragma GCC unroll 12
 	for (int i = 0; i < rows; i++)
 		s[i][0] = s[i][1] = _mm512_setzero_ps();
-	dot_steps(rows, false, d_blocks, q, BLOCK_VALUES, keys, BLOCK_VALUES, 32, RIGHT_VALUES, s);
+	dot_steps(rows, false, d_blocks, q, keys, BLOCK_VALUES, s);
 #pragma GCC unroll 12
 	for (int i = 0; i < rows; i++) {
 		_mm512_store_ps(logits + i * stride, s[i][0]);
@@ -82,7 +81,7 @@ INLINE void values_rows(int rows, int64_t row, bool fresh, float *out, const uin
 		s[i][0] = fresh ? _mm512_setzero_ps() : _mm512_load_ps(o);
 		s[i][1] = fresh ? _mm512_setzero_ps() : _mm512_load_ps(o + TILE_VALUES);
 	}
-	dot_steps(rows, false, KEYS / BLOCK, p + row * BLOCK, BLOCK_VALUES, values, d_blocks * BLOCK_VALUES, 32, RIGHT_VALUES, s);
+	dot_steps(rows, false, KEYS / BLOCK, p + row * BLOCK, values, d_blocks * BLOCK_VALUES, s);
 #pragma GCC unroll 12
 	for (int i = 0; i < rows; i++) {
 		float *o = out + sums_row(row + i);

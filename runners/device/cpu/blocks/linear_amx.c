@@ -1,7 +1,7 @@
 /* linear.c: one block of y = x W^T on AMX: rows of a packed operand against panels of packed W.
  *
- * Many rows: the panel's K block stays in L1 while the rows, in L2, stream past it; a finished block is written (bias, residual,
- * SwiGLU) four rows at a time between the products of the next one, because the vector units are idle there.
+ * Many rows: the panel's K block stays in L1 while the rows, in L2, stream past it, and the next one is asked for from memory; a finished block is
+ * written (bias, residual, SwiGLU) four rows at a time between the products of the next one, because the vector units are idle there.
  * Few rows (decoding): W streams from memory once, prefetched. Both add in the same order (tile.h). */
 #include "runners/device/cpu/blocks/unit.h"
 
@@ -70,14 +70,23 @@ INLINE void prefetch(const char *w)
 		_mm_prefetch(w + PREFETCH + 64 * i, _MM_HINT_T1);
 }
 
+/* What is asked for of the W that comes next, while this one is multiplied: so many lines a step. */
+struct ahead {
+	const char *w;
+	int64_t lines;
+};
+
 /* 32 x 32 sums over kc: from `in` (NULL = zero) to `out`; `before` is written meanwhile. first: W comes from memory. */
 INLINE void block_of(const struct linear_item *a, const char *x, const char *w, int64_t kc, const float *in, float *out, bool first,
-	const struct done *before)
+	const struct done *before, struct ahead *ahead)
 {
 #define STEP                                                                                                                     \
-	TILE_STEP(_tile_stream_loadd, x, _tile_loadd, w, w + 64, W_STRIDE);                                                      \
+	TILE_STEP(_tile_stream_loadd, x, _tile_loadd, w, w + 1024, 64);                                                          \
 	if (first)                                                                                                               \
 		prefetch(w);                                                                                                     \
+	else                                                                                                                     \
+		for (int64_t i = 0; i < ahead->lines; i++, ahead->w += 64)                                                       \
+			_mm_prefetch(ahead->w, _MM_HINT_T1);                                                                     \
 	x += STEP_BYTES;                                                                                                         \
 	w += STEP_BYTES
 	int64_t r = 0;
@@ -103,19 +112,25 @@ INLINE void block_of(const struct linear_item *a, const char *x, const char *w, 
 #undef STEP
 }
 
-/* All rows of one panel over k in [k0, k1), which stays in L1. `flip` alternates the two places of finished blocks. */
-static void panel_depth(const struct linear_item *a, int64_t panel, int64_t k0, int64_t k1, float *sums, float *finished, int *flip,
+static const char *panel_at(const struct linear_item *a, int64_t panel, int64_t k)
+{
+	return a->w + panel * a->panel_bytes + k / 32 * STEP_BYTES;
+}
+
+/* All rows of one panel over k in [k0, k1), which stays in L1; `next` comes after it. `flip` alternates the two places of finished blocks. */
+static void panel_depth(const struct linear_item *a, int64_t panel, int64_t k0, int64_t k1, const char *next, float *sums, float *finished, int *flip,
 	struct done *before)
 {
 	int64_t blocks = (a->rows + BLOCK - 1) / BLOCK;
-	const char *w = a->w + panel * a->panel_bytes + k0 / 32 * STEP_BYTES;
+	const char *w = panel_at(a, panel, k0);
+	struct ahead ahead = {next, (STEP_BYTES / 64 + blocks - 1) / blocks};
 	for (int64_t b = 0; b < blocks; b++) {
 		const char *x = (const char *)a->x + (b * a->k + k0) * BLOCK * 2;
 		float *c = sums + b * BLOCK_VALUES, *out = k1 == a->k ? finished + (*flip ^= 1) * BLOCK_VALUES : c;
 		if (b == 0 && a->rows <= STREAM_ROWS)
-			block_of(a, x, w, k1 - k0, k0 ? c : NULL, out, true, before);
+			block_of(a, x, w, k1 - k0, k0 ? c : NULL, out, true, before, &ahead);
 		else
-			block_of(a, x, w, k1 - k0, k0 ? c : NULL, out, false, before);
+			block_of(a, x, w, k1 - k0, k0 ? c : NULL, out, false, before, &ahead);
 		*before = k1 == a->k ? done_at(a, out, b * BLOCK, panel) : (struct done){0};
 	}
 }
@@ -133,7 +148,8 @@ static void linear_many(const struct linear_item *a, void *scratch)
 		for (int64_t p = 0; p < panels; p++)
 			for (int64_t k = k0, next; k < k1; k = next) {
 				next = block_end(k, k1, DEPTH_L1);
-				panel_depth(a, p, k, next, sums + (whole ? 0 : p * blocks * BLOCK_VALUES), finished, &flip, &before);
+				panel_depth(a, p, k, next, next < k1 ? panel_at(a, p, next) : panel_at(a, p + 1, k0),
+					sums + (whole ? 0 : p * blocks * BLOCK_VALUES), finished, &flip, &before);
 			}
 	}
 	for (int64_t r = 0; r < BLOCK; r++)
@@ -152,9 +168,9 @@ static void linear_few(const struct linear_item *a, void *scratch)
 		_tile_zero(1);
 		for (int64_t k = 0; k < a->k; k += 32, x += STEP_BYTES, w += STEP_BYTES) {
 			_tile_loadd(4, x, 64);
-			_tile_loadd(6, w, W_STRIDE);
+			_tile_loadd(6, w, 64);
 			_tile_dpbf16ps(0, 4, 6);
-			_tile_loadd(7, w + 64, W_STRIDE);
+			_tile_loadd(7, w + 1024, 64);
 			_tile_dpbf16ps(1, 4, 7);
 			prefetch(w);
 		}

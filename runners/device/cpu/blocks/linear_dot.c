@@ -65,7 +65,7 @@ INLINE void panel_rows(int rows, const struct linear_item *a, int64_t row, int64
 	for (int i = 0; i < rows; i++)
 		for (int h = 0; h < 2; h++)
 			s[i][h] = k0 ? _mm512_load_ps(c + i * PANEL + h * VL) : _mm512_setzero_ps();
-	dot_steps(rows, false, (k1 - k0) / BLOCK, x, BLOCK_VALUES, w, BLOCK_VALUES, 2 * PANEL, PANEL, s);
+	dot_steps(rows, false, (k1 - k0) / BLOCK, x, w, BLOCK_VALUES, s);
 	if (k1 == a->k) {
 		write_tile(rows, a, row, panel, s);
 		return;
@@ -108,7 +108,7 @@ INLINE void panel_few(int rows, const struct linear_item *a, int64_t panel)
 #pragma GCC unroll 12
 	for (int i = 0; i < rows; i++)
 		s[i][0] = s[i][1] = _mm512_setzero_ps();
-	dot_steps(rows, true, a->k / BLOCK, x, BLOCK_VALUES, w, BLOCK_VALUES, 2 * PANEL, PANEL, s);
+	dot_steps(rows, true, a->k / BLOCK, x, w, BLOCK_VALUES, s);
 	write_tile(rows, a, 0, panel, s);
 }
 

@@ -15,10 +15,10 @@ void ISA(pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t
 		}
 }
 
-/* 16 columns of W (rows of src) of a panel; those behind n are zeros. */
+/* 16 columns of W (rows of src) to one right tile of each 32 k; those behind n are zeros. */
 INLINE void panel_16(uint16_t *dst, const float *src, int64_t n, int64_t k)
 {
-	for (int64_t t = 0; t < k; t += BLOCK, dst += 16 * 2 * PANEL) {
+	for (int64_t t = 0; t < k; t += BLOCK, dst += BLOCK_VALUES) {
 		__mmask32 have = channels_left((int)k, (int)t);
 		vf r[16];
 #pragma GCC unroll 16
@@ -30,14 +30,29 @@ INLINE void panel_16(uint16_t *dst, const float *src, int64_t n, int64_t k)
 		transpose(r);
 #pragma GCC unroll 16
 		for (int i = 0; i < 16; i++)
-			vf_store((float *)(dst + i * 2 * PANEL), r[i]);
+			vf_store((float *)dst + i * 16, r[i]);
 	}
 }
 
 void ISA(pack_panel)(void *dst, const float *src, int64_t n, int64_t k)
 {
 	panel_16(dst, src, n, k);
-	panel_16((uint16_t *)dst + 2 * 16, src + (n < 16 ? 0 : 16) * k, n - 16, k);
+	panel_16((uint16_t *)dst + RIGHT_VALUES, src + (n < 16 ? 0 : 16) * k, n - 16, k);
+}
+
+/* Column `col` of a panel: a pair of k from each row of its tiles. */
+void ISA(panel_column)(float *out, const void *panel, int64_t col, int64_t k)
+{
+	const int *pair = (const int *)((const uint16_t *)panel + col / 16 * RIGHT_VALUES) + col % 16;
+	const __m512i rows = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(16));
+	const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+	for (int64_t t = 0; t < k; t += BLOCK, pair += BLOCK_VALUES / 2) {
+		__m512i x = _mm512_i32gather_epi32(rows, pair, 4), even = _mm512_slli_epi32(x, 16), odd = _mm512_and_si512(x, _mm512_set1_epi32(-65536));
+		__mmask32 have = channels_left((int)k, (int)t);
+		_mm512_mask_storeu_epi32(out + t, (__mmask16)have, _mm512_permutex2var_epi32(even, first, odd));
+		_mm512_mask_storeu_epi32(out + t + 16, (__mmask16)(have >> 16),
+			_mm512_permutex2var_epi32(even, _mm512_add_epi32(first, _mm512_set1_epi32(8)), odd));
+	}
 }
 
 /* The largest of 32 magnitudes of bf16, as whole numbers: their order is that of the numbers, with infinite and NaN on top. */

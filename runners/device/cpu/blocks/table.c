@@ -53,6 +53,7 @@ const struct cpu_kernels ISA(kernels) = {
 	.dot = DOT_NAME,
 	.pack_rows = ISA(pack_rows),
 	.pack_panel = ISA(pack_panel),
+	.panel_column = ISA(panel_column),
 	.linear_limits = ISA(linear_limits),
 	.linear = ISA(linear),
 	.attend_rows = 448,

@@ -1,10 +1,14 @@
 /* arena.h: ranges of a few large blocks of memory, wherever that is; see arena.c. */
-#ifndef KVB_CUDA_ARENA_H
-#define KVB_CUDA_ARENA_H
+#ifndef KVB_ARENA_H
+#define KVB_ARENA_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+enum {
+	ARENA_ALIGN = 256,        /* of a range, as cudaMalloc's */
+	ARENA_RANGES = 256 << 10  /* of a block beyond the sum of what is asked for, so that up to a thousand ranges fit with their padding */
+};
 struct arena_range {
 	int64_t at, bytes;
 };
@@ -18,7 +22,7 @@ struct arena { /* zeroed: empty */
 	struct arena_block *block;
 	int n;
 };
-/* The base is aligned as cudaMalloc does; the arena never frees it. */
+/* The base is a multiple of ARENA_ALIGN; the arena never frees it. */
 void arena_add(struct arena *a, void *base, int64_t bytes);
 /* Forgets a block of which nothing is in use; its base, for the caller to free. NULL = there is none (and then the rest is empty too when nothing is in use). */
 void *arena_drop_unused(struct arena *a);

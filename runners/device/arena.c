@@ -1,18 +1,17 @@
 /* arena.c: a device's memory in a few large blocks, given out in ranges: the lowest that fits, in the order in which blocks were reserved, so that the same
- * requests get the same offsets in every run. Sizes are known before (device_reserve); asking the driver for each tensor would cost a wait of the whole GPU
- * every time one is freed. Host bookkeeping alone: who asks the driver for blocks, and who waits before a range is given back, is device.c. */
-#include "runners/device/cuda/arena.h"
+ * requests get the same offsets in every run. Sizes are known before (device_reserve). On a GPU asking the driver for each tensor would cost a wait of all of it
+ * every time one is freed; on the CPU whole blocks are huge pages, and weights stand side by side. Bookkeeping alone: who asks for blocks, and who waits before a
+ * range is given back, is the backend's device.c. */
+#include "runners/device/arena.h"
 
 #include "harness/base/base.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 256 }; /* as cudaMalloc */
-
 static int64_t aligned(int64_t bytes)
 {
-	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+	return (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
 }
 
 void arena_add(struct arena *a, void *base, int64_t bytes)
