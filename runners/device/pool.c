@@ -187,3 +187,48 @@ void pool_run(struct pool *p, int64_t n, pool_fn fn, void *arg)
 	for (int64_t base = 0; base < n; base += ITEMS_MAX)
 		run_piece(p, base, n - base < ITEMS_MAX ? n - base : ITEMS_MAX, fn, arg);
 }
+
+/* ---- near ---- */
+
+enum { LANES_MAX = 64 }; /* more threads share them */
+
+struct lane {
+	_Alignas(64) _Atomic int64_t next;
+	int64_t end;
+};
+struct near {
+	struct lane lane[LANES_MAX];
+	int lanes;
+	pool_fn fn;
+	void *arg;
+};
+
+/* One item each time, whichever ticket it was called for: there are as many tickets as items. */
+static void near_item(void *arg, int64_t ticket, int thread)
+{
+	struct near *near = arg;
+	(void)ticket;
+	for (int i = 0; i < near->lanes; i++) {
+		struct lane *l = &near->lane[(thread + i) % near->lanes];
+		int64_t item = atomic_load_explicit(&l->next, memory_order_relaxed) < l->end ? atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed) : l->end;
+		if (item < l->end) {
+			near->fn(near->arg, item, thread);
+			return;
+		}
+	}
+}
+
+void pool_run_near(struct pool *p, int64_t n, pool_fn fn, void *arg)
+{
+	int used = atomic_load(&p->used), lanes = used < LANES_MAX ? used : LANES_MAX;
+	if (n <= 1 || lanes == 1) {
+		pool_run(p, n, fn, arg);
+		return;
+	}
+	struct near near = {.lanes = lanes, .fn = fn, .arg = arg};
+	for (int i = 0; i < lanes; i++) {
+		atomic_init(&near.lane[i].next, n * i / lanes);
+		near.lane[i].end = n * (i + 1) / lanes;
+	}
+	pool_run(p, n, near_item, &near);
+}

@@ -17,5 +17,8 @@ int pool_threads(const struct pool *p);
 void pool_use(struct pool *p, int threads);
 /* Runs all items, smallest number first; returns when all are done. */
 void pool_run(struct pool *p, int64_t n, pool_fn fn, void *arg);
+/* The same, but each thread begins with a run of neighbouring items of its own, thread 0 with the smallest, and helps the others when it is done: where items are
+ * rows, smallest first, what a thread wrote in one operation it reads in the next from its own cache. */
+void pool_run_near(struct pool *p, int64_t n, pool_fn fn, void *arg);
 
 #endif

@@ -35,7 +35,7 @@ def decode(depth, n):
         token = model(token, past_key_values=cache, use_cache=True, logits_to_keep=1).logits.argmax(-1)
     seconds = time.perf_counter() - start
     if depth:
-        cache.crop(depth)
+        cache.crop(-(cache.get_seq_length() - depth))
     else:
         caches.pop(depth)
     return seconds

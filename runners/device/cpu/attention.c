@@ -1,7 +1,7 @@
 /* attention.c: attention of a batch of sequences, and the row log-sum-exp over any key set: both are items of `attend`.
  *
  * An item is one (sequence, KV head, block of queries) with all query heads of the group, so that each key block is packed once
- * for all its rows. Items are handed out longest first; few items are handed out in parts of ATTN_PART keys. A row's bits
+ * for all its rows. Few items are handed out in parts of ATTN_PART keys. A row's bits
  * depend on its own query and keys alone. */
 #include "runners/device/cpu/cpu.h"
 
@@ -41,22 +41,32 @@ static int64_t pairs(const struct attend_item *a)
 	return keys * a->queries + (a->causal ? a->queries * (a->queries - 1) / 2 : 0);
 }
 
-static int longest_first(const void *a, const void *b)
+/* By the place of their queries, so that threads begin with rows they made themselves; of one place longest first. */
+static int by_rows(const void *a, const void *b)
 {
-	int64_t x = pairs(a), y = pairs(b);
-	return (x < y) - (x > y);
+	const struct attend_item *x = a, *y = b;
+	int64_t px = pairs(x), py = pairs(y);
+	return x->row0 != y->row0 ? (x->row0 > y->row0) - (x->row0 < y->row0) : (px < py) - (px > py);
 }
 
-static int64_t query_block(const struct device *d, int g)
+/* Queries of an item: of `queries` in equal blocks. */
+static int64_t query_block(const struct device *d, int g, int64_t queries)
 {
 	int rows = ((const struct cpu_device *)d)->kernels->attend_rows;
-	return rows > g ? rows / g : 1;
+	int64_t most = rows > g ? rows / g : 1, blocks = (queries + most - 1) / most;
+	return blocks > 1 ? (queries + blocks - 1) / blocks : most;
+}
+
+static int64_t query_blocks(const struct device *d, int g, int64_t queries)
+{
+	int64_t block = query_block(d, g, queries);
+	return (queries + block - 1) / block;
 }
 
 /* Cuts one (sequence, head) into items of query blocks; returns how many were written (counted when items is NULL). */
 static int64_t add_items(const struct device *d, struct attend_item *items, const struct attend_item *whole)
 {
-	int64_t n = 0, block = query_block(d, whole->g);
+	int64_t n = 0, block = query_block(d, whole->g, whole->queries);
 	for (int64_t i = 0; i < whole->queries; i += block, n++) {
 		if (!items)
 			continue;
@@ -126,8 +136,8 @@ static int run_items(struct device *d, struct attend_item *items, int64_t n)
 	if (!whole && shares > n && floats <= SHARED_FLOATS) {
 		return run_shares(d, items, n, shares, floats);
 	}
-	qsort(items, (size_t)n, sizeof *items, longest_first);
-	pool_run(d->pool, n, attend_one, &(struct attend_job){kernels, d, items, NULL});
+	qsort(items, (size_t)n, sizeof *items, by_rows);
+	pool_run_near(d->pool, n, attend_one, &(struct attend_job){kernels, d, items, NULL});
 	return 0;
 }
 
@@ -157,7 +167,7 @@ int cpu_attention(struct queue *q, int layer, const struct attn_seq *seqs, int n
 	int kv_heads = seqs[0].tail->heads, head_dim = seqs[0].tail->head_dim, g = heads / kv_heads;
 	int64_t total = 0;
 	for (int i = 0; i < n; i++)
-		total += (seqs[i].rows + query_block(d, g) - 1) / query_block(d, g) * kv_heads;
+		total += query_blocks(d, g, seqs[i].rows) * kv_heads;
 	struct attend_item *items = mem_new((size_t)total, sizeof *items);
 	int64_t used = 0;
 	for (int i = 0; i < n; i++)
@@ -203,7 +213,7 @@ int cpu_attn_lse(struct queue *q, int layer, const struct key_set *keys, const s
 	struct device *d = q->d;
 	const struct key_range *last = &keys->range[keys->n - 1];
 	int kv_heads = last->kv->heads, head_dim = last->kv->head_dim, g = heads / kv_heads;
-	struct attend_item *items = mem_new((size_t)((rows + query_block(d, g) - 1) / query_block(d, g) * kv_heads), sizeof *items);
+	struct attend_item *items = mem_new((size_t)(query_blocks(d, g, rows) * kv_heads), sizeof *items);
 	int64_t used = 0;
 	for (int h = 0; h < kv_heads; h++) {
 		struct attend_item a = {.n_seg = keys->n,

@@ -103,6 +103,9 @@ struct cpu_kernels {
 	 * (weight.c). */
 	void (*pack_panel)(void *dst, const float *src, int64_t n, int64_t k);
 	void (*panel_column)(float *out, const void *panel, int64_t col, int64_t k);
+	/* Rows from which on a thread is worth rows of its own, with all of W, instead of some columns of all rows: where products are fast, rows that another
+	 * core wrote cost more than W read twice. 0 = never. */
+	int own_rows;
 	/* What fits an item's caches: the most rows and panels; and the least panels worth an item of their own. */
 	void (*linear_limits)(int64_t k, int64_t *rows, int64_t *least, int64_t *most);
 	void (*linear)(const struct linear_item *a, void *scratch);
@@ -117,6 +120,7 @@ struct cpu_kernels {
 	void (*reduce)(const struct reduce_item *a, void *scratch);
 	void (*rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps); /* out may be x */
 	void (*rope)(float *x, const float *cos, const float *sin, int d);                 /* one head, in place */
+	void (*round_row)(uint16_t *out, const float *x, int64_t n);                       /* bf16_from of each */
 	double (*peak_fma)(int64_t n);            /* runs n rounds on registers; FLOPs of it */
 	double (*peak_dot)(int64_t n);            /* the same by `dot` */
 	float (*read)(const float *x, int64_t n); /* reads all of x, n a multiple of 256 */

@@ -21,13 +21,12 @@ static void rows_out(float *dst, const void *src, int64_t n, bool bf16)
 	for (; i < n; i++)
 		dst[i] = bf16_to(from[i]);
 }
-static void rows_in(void *dst, const float *src, int64_t n, bool bf16)
+static void rows_in(struct device *d, void *dst, const float *src, int64_t n)
 {
-	if (!bf16)
-		memcpy(dst, src, (size_t)n * 4);
+	if (d->bf16)
+		cpu_device(d)->kernels->round_row(dst, src, n);
 	else
-		for (int64_t i = 0; i < n; i++)
-			((uint16_t *)dst)[i] = bf16_from(src[i]);
+		memcpy(dst, src, (size_t)n * 4);
 }
 
 int cpu_kv_read(struct queue *q, const struct kv *kv, int layer, int head, int64_t first, int64_t n, float *k, float *v)
@@ -44,45 +43,51 @@ int cpu_kv_write(struct queue *q, struct kv *kv, int layer, int head, int64_t n,
 {
 	int i = layer * kv->heads + head;
 	(void)q;
-	rows_in(kv_row(kv, kv->k, layer, head, kv->len[i]), k, n * kv->head_dim, kv->d->bf16);
-	rows_in(kv_row(kv, kv->v, layer, head, kv->len[i]), v, n * kv->head_dim, kv->d->bf16);
+	rows_in(kv->d, kv_row(kv, kv->k, layer, head, kv->len[i]), k, n * kv->head_dim);
+	rows_in(kv->d, kv_row(kv, kv->v, layer, head, kv->len[i]), v, n * kv->head_dim);
 	return 0;
 }
 
+enum { APPEND_ROWS = 16 }; /* of an item: less is not worth waking a thread */
+
 struct append_job {
-	const struct attn_seq *seqs;
+	const struct attn_seq *seq;
 	const struct tensor *x;
 	int64_t kcol, vcol;
 	int layer, heads;
 };
 
-static void append_item(void *arg, int64_t item, int thread) /* one (sequence, head) */
+/* Rows [row, row + n) of a sequence, all its heads. */
+static void append_rows(const struct append_job *j, const struct attn_seq *s, int64_t row, int64_t n)
 {
-	struct append_job *j = arg;
-	const struct attn_seq *s = &j->seqs[item / j->heads];
-	int head = (int)(item % j->heads), d = s->tail->head_dim;
-	bool bf16 = s->tail->d->bf16;
+	int d = s->tail->head_dim;
+	for (int64_t r = row; r < row + n; r++)
+		for (int h = 0; h < j->heads; h++) {
+			const float *x = j->x->x + (s->row0 + r) * j->x->cols + h * d;
+			rows_in(s->tail->d, kv_row(s->tail, s->tail->k, j->layer, h, s->tail_len + r), x + j->kcol, d);
+			rows_in(s->tail->d, kv_row(s->tail, s->tail->v, j->layer, h, s->tail_len + r), x + j->vcol, d);
+		}
+}
+
+static void append_item(void *arg, int64_t item, int thread)
+{
+	const struct append_job *j = arg;
+	int64_t row = item * APPEND_ROWS, left = j->seq->rows - row;
 	(void)thread;
-	for (int64_t r = 0; r < s->rows; r++) {
-		const float *row = j->x->x + (s->row0 + r) * j->x->cols + head * d;
-		rows_in(kv_row(s->tail, s->tail->k, j->layer, head, s->tail_len + r), row + j->kcol, d, bf16);
-		rows_in(kv_row(s->tail, s->tail->v, j->layer, head, s->tail_len + r), row + j->vcol, d, bf16);
-	}
+	append_rows(j, j->seq, row, left < APPEND_ROWS ? left : APPEND_ROWS);
 }
 
 int cpu_kv_append(
 	struct queue *q, int layer, const struct attn_seq *seqs, int n, const struct tensor *x, int64_t kcol, int64_t vcol)
 {
-	int heads = seqs[0].tail->heads;
-	struct append_job j = {seqs, x, kcol, vcol, layer, heads};
-	int64_t rows = 0;
-	for (int i = 0; i < n; i++)
-		rows += seqs[i].rows;
-	if (rows < 32) /* decoding: not worth waking a thread */
-		for (int64_t i = 0; i < (int64_t)n * heads; i++)
-			append_item(&j, i, 0);
-	else
-		pool_run(q->d->pool, (int64_t)n * heads, append_item, &j);
+	struct append_job j = {.x = x, .kcol = kcol, .vcol = vcol, .layer = layer, .heads = seqs[0].tail->heads};
+	for (int i = 0; i < n; i++) {
+		j.seq = &seqs[i];
+		if (seqs[i].rows <= APPEND_ROWS)
+			append_rows(&j, j.seq, 0, seqs[i].rows);
+		else
+			pool_run_near(q->d->pool, (seqs[i].rows + APPEND_ROWS - 1) / APPEND_ROWS, append_item, &j);
+	}
 	return 0;
 }
 

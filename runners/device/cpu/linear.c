@@ -12,7 +12,7 @@ struct linear_job {
 	struct tensor *out;
 	const float *bias;
 	int64_t x_ld, row0, col0, cols, rows, tile_bytes; /* row0: of the group, in x and out */
-	int64_t block_rows, row_blocks, block_panels;
+	int64_t block_rows, row_blocks, block_panels, panel_blocks;
 	bool add, swiglu;
 	const struct head_epilogue *heads; /* NULL = none */
 };
@@ -55,7 +55,7 @@ static void linear_block(void *arg, int64_t item, int thread)
 {
 	struct linear_job *j = arg;
 	struct tensor *out = j->out;
-	int64_t row = item % j->row_blocks * j->block_rows, panel = item / j->row_blocks * j->block_panels, col = panel * PANEL;
+	int64_t row = item / j->panel_blocks * j->block_rows, panel = item % j->panel_blocks * j->block_panels, col = panel * PANEL;
 	struct linear_item a = {
 		.x = j->packed + row / j->d->kernels->tile_rows * j->tile_bytes,
 		.rows = j->rows - row < j->block_rows ? j->rows - row : j->block_rows,
@@ -91,7 +91,10 @@ static void choose_blocks(struct linear_job *j)
 {
 	int64_t rows, least, most, panels = parts(j->cols, PANEL), threads = pool_threads(j->d->head.pool);
 	j->d->kernels->linear_limits(j->w->k_pad, &rows, &least, &most);
+	int64_t own = j->d->kernels->own_rows ? j->rows / j->d->kernels->own_rows : 0; /* so many threads may have rows of their own */
+	own = own < threads ? own : threads;
 	j->row_blocks = parts(j->rows, rows);
+	j->row_blocks = j->row_blocks < own ? own : j->row_blocks;
 	j->block_rows = round_up(parts(j->rows, j->row_blocks), j->d->kernels->tile_rows);
 	j->row_blocks = parts(j->rows, j->block_rows);
 	int64_t share = panels * j->row_blocks / ((j->rows <= FEW_ROWS ? 1 : 4) * threads);
@@ -102,6 +105,7 @@ static void choose_blocks(struct linear_job *j)
 		j->block_panels = round_up(j->block_panels, whole);
 		j->block_panels = j->block_panels > most ? most / whole * whole : j->block_panels;
 	}
+	j->panel_blocks = parts(panels, j->block_panels);
 }
 
 static int packed_room(struct cpu_device *d, int64_t bytes)
@@ -118,9 +122,9 @@ static int packed_room(struct cpu_device *d, int64_t bytes)
 static void run_group(struct linear_job *j)
 {
 	choose_blocks(j);
-	pool_run(j->d->head.pool, j->row_blocks * parts(parts(j->cols, PANEL), j->block_panels), linear_block, j);
+	pool_run_near(j->d->head.pool, j->row_blocks * j->panel_blocks, linear_block, j);
 	if (j->heads && !head_panels(j->heads))
-		pool_run(j->d->head.pool, parts(j->rows, HEAD_ROWS), late_heads, j);
+		pool_run_near(j->d->head.pool, parts(j->rows, HEAD_ROWS), late_heads, j);
 }
 
 static int run(struct queue *q, struct linear_job j, const struct tensor *x, const struct weight *weight, int64_t rows)
@@ -146,7 +150,7 @@ static int run(struct queue *q, struct linear_job j, const struct tensor *x, con
 		j.row0 = row;
 		j.x = x->x + row * x->cols;
 		j.rows = rows - row < LINEAR_GROUP ? rows - row : LINEAR_GROUP;
-		pool_run(q->d->pool, parts(j.rows, d->kernels->tile_rows), pack_tile, &j);
+		pool_run_near(q->d->pool, parts(j.rows, d->kernels->tile_rows), pack_tile, &j);
 		run_group(&j);
 	}
 	return 0;

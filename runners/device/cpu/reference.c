@@ -168,6 +168,12 @@ static float read_all(const float *x, int64_t n)
 	return sum;
 }
 
+static void round_row(uint16_t *out, const float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		out[i] = bf16_from(x[i]);
+}
+
 const struct cpu_kernels kernels_reference = {
 	.name = "reference",
 	.tile_rows = 1,
@@ -180,6 +186,7 @@ const struct cpu_kernels kernels_reference = {
 	.reduce = reduce,
 	.rmsnorm = rmsnorm,
 	.rope = rope,
+	.round_row = round_row,
 	.peak_fma = peak_fma,
 	.read = read_all,
 };

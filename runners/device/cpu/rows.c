@@ -28,7 +28,7 @@ static int run_rows(struct queue *q, struct rows_job j, int64_t cols)
 	j.kernels = cpu_device(q->d)->kernels;
 	j.scratch = cpu_scratch(q->d, 0);
 	j.block = cols < BLOCK_ELEMENTS ? BLOCK_ELEMENTS / cols : 1;
-	pool_run(q->d->pool, (j.rows + j.block - 1) / j.block, rows_block, &j);
+	pool_run_near(q->d->pool, (j.rows + j.block - 1) / j.block, rows_block, &j);
 	return 0;
 }
 

@@ -128,6 +128,6 @@ static void embed_row(void *arg, int64_t r, int thread)
 
 int cpu_embed(struct queue *q, struct tensor *out, const struct weight *table, const int32_t *ids, int64_t rows)
 {
-	pool_run(q->d->pool, rows, embed_row, &(struct embed_job){cpu_weight(table), ids, out});
+	pool_run_near(q->d->pool, rows, embed_row, &(struct embed_job){cpu_weight(table), ids, out});
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* Opening, choice of instruction set, memory limits, the thread pool. */
 #include "tests/unit/device/fixture.h"
 
+#include "runners/device/backend.h"
 #include "runners/device/pool.h"
 
 #include <errno.h>
@@ -176,6 +177,82 @@ static void test_pool(void **state)
 	device_close(d);
 }
 
+/* What is reserved comes side by side, whatever its size, and again from the same place; more than that comes from elsewhere. */
+static void test_reserve(void **state)
+{
+	(void)state;
+	struct device *d = open_device("reference", "fp32", 1);
+	device_reserve(d, 8 << 20);
+	char *a = device_alloc(d, 100), *b = device_alloc(d, 3 << 20), *c = device_alloc(d, 5 << 20), *more = device_alloc(d, 64 << 20);
+	assert_non_null(more);
+	memset(c, 1, 5 << 20);
+	memset(more, 1, 64 << 20);
+#ifndef __SANITIZE_ADDRESS__ /* there every piece stands alone */
+	assert_ptr_equal(b, a + 256);
+	assert_ptr_equal(c, b + (3 << 20));
+	assert_true(more < a || more > c);
+	device_free(d, b, 3 << 20);
+	b = device_alloc(d, 2 << 20);
+	assert_ptr_equal(b, a + 256);
+	device_free(d, b, 2 << 20);
+#else
+	device_free(d, b, 3 << 20);
+#endif
+	device_free(d, a, 100);
+	device_free(d, c, 5 << 20);
+	device_free(d, more, 64 << 20);
+	device_reserve(d, 80 << 20); /* the empty block makes room */
+	assert_non_null(a = device_alloc(d, 80 << 20));
+	device_free(d, a, 80 << 20);
+	device_close(d);
+}
+
+struct lanes {
+	_Atomic int ran[64];
+	int by[64]; /* thread of each item */
+	int slow;   /* the thread that sleeps in each of its items */
+};
+static void lane_item(void *arg, int64_t i, int thread)
+{
+	struct lanes *l = arg;
+	l->ran[i]++;
+	l->by[i] = thread;
+	nanosleep(&(struct timespec){.tv_nsec = thread == l->slow ? 20000000 : 300000}, NULL);
+}
+
+/* Every item once, whatever its thread; a thread's first item is the first of its own run, and items of a slow thread are done by others. */
+static void test_pool_near(void **state)
+{
+	(void)state;
+	enum { THREADS = 4, ITEMS = 60, RUN = ITEMS / THREADS };
+	struct pool *p = pool_new(THREADS);
+	assert_non_null(p);
+	for (int job = 0; job < 10; job++) {
+		struct lanes l = {.slow = job % THREADS};
+		int of_slow = 0;
+		pool_run_near(p, ITEMS, lane_item, &l);
+		for (int i = 0; i < ITEMS; i++) {
+			assert_int_equal(l.ran[i], 1);
+			of_slow += l.by[i] == l.slow;
+		}
+		assert_true(of_slow < RUN / 2);
+		assert_int_equal(l.by[0], 0); /* the caller is always there */
+	}
+	for (int n = 0; n < 20; n++) {
+		struct lanes l = {.slow = -1};
+		pool_use(p, n % 5);
+		pool_run_near(p, n, lane_item, &l);
+		for (int i = 0; i < 64; i++)
+			assert_int_equal(l.ran[i], i < n);
+	}
+	pool_use(p, 1);
+	struct lanes alone = {.slow = -1};
+	pool_run_near(p, ITEMS, lane_item, &alone);
+	for (int i = 0; i < ITEMS; i++)
+		assert_int_equal(alone.by[i], 0);
+	pool_free(p);
+}
+
 static void test_peaks(void **state)
 {
 	(void)state;
@@ -251,6 +328,8 @@ int main(void)
 		cmocka_unit_test(test_memory_limit),
 		cmocka_unit_test(test_pool),
 		cmocka_unit_test(test_pool_sleeps),
+		cmocka_unit_test(test_pool_near),
+		cmocka_unit_test(test_reserve),
 		cmocka_unit_test(test_peaks),
 		cmocka_unit_test(test_profile),
 	};

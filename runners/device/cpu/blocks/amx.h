@@ -7,6 +7,7 @@
 
 #include "runners/device/cpu/blocks/block.h"
 
+#define UNIT_OVERLAPS /* products go on beside vector instructions, as far as the order of instructions lets them */
 enum { KEYS = 64 };
 
 /* Tiles 0, 1, 4 have `rows` rows, all others 16. The configuration belongs to the thread: every kernel loads it and releases it. */
@@ -136,5 +137,60 @@ INLINE void values_block(bool two, int64_t rows, bool fresh, float *out, const u
 		}
 	}
 }
+
+/* The same for KEYS keys and a row block of more than 16 rows, in pieces of four products, so many of either kind; DO(i) is done after
+ * product i of the piece. */
+INLINE int64_t product_groups(int64_t d_blocks)
+{
+	return KEYS / BLOCK * d_blocks;
+}
+
+#define PRODUCTS_AND(DO, a, b)                                                                                                   \
+	do {                                                                                                                     \
+		_tile_stream_loadd(6, b, 64);                                                                                    \
+		_tile_loadd(4, a, 64);                                                                                           \
+		_tile_dpbf16ps(0, 4, 6);                                                                                         \
+		DO(0);                                                                                                           \
+		_tile_stream_loadd(7, (b) + RIGHT_VALUES, 64);                                                                   \
+		_tile_dpbf16ps(1, 4, 7);                                                                                         \
+		DO(1);                                                                                                           \
+		_tile_loadd(5, (const char *)(a) + 1024, 64);                                                                    \
+		_tile_dpbf16ps(2, 5, 6);                                                                                         \
+		DO(2);                                                                                                           \
+		_tile_dpbf16ps(3, 5, 7);                                                                                         \
+		DO(3);                                                                                                           \
+	} while (0)
+
+#define LOGITS_GROUP(DO, group, q, keys, d_blocks, logits)                                                                       \
+	do {                                                                                                                     \
+		int64_t b_ = (group) % (d_blocks);                                                                               \
+		float *l_ = (logits) + (group) / (d_blocks)*BLOCK;                                                               \
+		stores_first();                                                                                                  \
+		if (b_ == 0)                                                                                                     \
+			sums_zero();                                                                                             \
+		PRODUCTS_AND(DO, (q) + b_ * BLOCK_VALUES, (keys) + (group)*BLOCK_VALUES);                                        \
+		if (b_ == (d_blocks)-1) {                                                                                        \
+			_tile_stored(0, l_, KEYS * 4);                                                                           \
+			_tile_stored(1, l_ + 16, KEYS * 4);                                                                      \
+			_tile_stored(2, l_ + 16 * KEYS, KEYS * 4);                                                               \
+			_tile_stored(3, l_ + 16 * KEYS + 16, KEYS * 4);                                                          \
+		}                                                                                                                \
+		stores_first();                                                                                                  \
+	} while (0)
+
+#define VALUES_GROUP(DO, group, fresh, out, p, values, d_blocks)                                                                 \
+	do {                                                                                                                     \
+		int64_t b_ = (group) / (KEYS / BLOCK), k_ = (group) % (KEYS / BLOCK);                                            \
+		float *o_ = (out) + b_ * BLOCK_VALUES;                                                                           \
+		stores_first();                                                                                                  \
+		if (k_ == 0 && (fresh))                                                                                          \
+			sums_zero();                                                                                             \
+		else if (k_ == 0)                                                                                                \
+			sums_load(o_);                                                                                           \
+		PRODUCTS_AND(DO, (p) + k_ * BLOCK_VALUES, (values) + (k_ * (d_blocks) + b_) * BLOCK_VALUES);                     \
+		if (k_ == KEYS / BLOCK - 1)                                                                                      \
+			sums_store(o_);                                                                                          \
+		stores_first();                                                                                                  \
+	} while (0)
 
 #endif

@@ -1,7 +1,8 @@
 /* attention.c: attention with online softmax on AMX, in the items and parts of kernels/attention.c.
  *
  * A part's keys and values (at most ATTN_PART) are packed once an item into right tiles and stay in L2; blocks of 32 rows (query x
- * head of the group) pass over them, KEYS keys at a time: logits, softmax, out += P V, all in L1.
+ * head of the group) pass over them, KEYS keys at a time: logits, softmax, out += P V, all in L1. Where products run beside vector
+ * instructions the three stages work on three blocks of keys at once, some rows of softmax between every four products.
  *
  * Logits are brought to units of 1/128 in log2, so that the exponent of 2^x is a whole number with 7 fraction bits: its upper part is
  * the exponent of a bf16, its lower seven bits choose the mantissa from a table. A row's maximum may be out of date by 2^8, which fp32 sums do not
@@ -37,8 +38,8 @@ struct online {
 
 struct work {
 	uint16_t *keys, *values, *queries;
-	float *logits; /* [32][KEYS] */
-	uint16_t *p;   /* [KEYS/32][32][32] */
+	float *logits; /* [2][32][KEYS]: of the keys at work and of those before or after */
+	uint16_t *p;   /* [2][KEYS/32][32][32] */
 	__m512 *sums;  /* [32] of the row block at work, 16 partial ones a row */
 	struct online part, total;
 	float most_query;
@@ -71,8 +72,8 @@ static struct work work_in(void *scratch, const struct attend_item *a)
 {
 	int64_t d = blocks_of(a->d) * BLOCK, rows = item_blocks(a) * BLOCK;
 	struct work w = {.logits = scratch, .units = a->scale * LOG2E * FRACTION};
-	w.p = (uint16_t *)(w.logits + BLOCK * KEYS);
-	w.sums = (__m512 *)(w.p + BLOCK * KEYS);
+	w.p = (uint16_t *)(w.logits + 2 * BLOCK * KEYS);
+	w.sums = (__m512 *)(w.p + 2 * BLOCK * KEYS);
 	w.keys = (uint16_t *)(w.sums + BLOCK);
 	w.values = w.keys + ATTN_PART * d;
 	w.queries = w.values + ATTN_PART * d;
@@ -151,11 +152,11 @@ INLINE int64_t row_sees(const struct attend_item *a, int s, int64_t r)
 	return n < 0 ? 0 : n > a->seg[s].n ? a->seg[s].n : n;
 }
 
-static __attribute__((noinline)) void mask_row(float *logits, int64_t seen)
+INLINE void mask_row(float *logits, int64_t seen) /* without branches: no two rows see the same */
 {
-	for (int64_t j = 0; j < KEYS; j += 16, seen -= 16)
-		if (seen < 16)
-			_mm512_mask_storeu_ps(logits + j, (__mmask16)(seen <= 0 ? 0xffff : 0xffff << seen), _mm512_set1_ps(MASKED));
+	uint64_t masked = seen <= 0 ? ~0ull : seen >= 64 ? 0 : ~0ull << seen;
+	for (int64_t j = 0; j < KEYS; j += 16, masked >>= 16)
+		_mm512_mask_storeu_ps(logits + j, (__mmask16)masked, _mm512_set1_ps(MASKED));
 }
 
 /* A seen logit that is lost as a whole number. */
@@ -193,53 +194,171 @@ INLINE int64_t ask_ahead(const struct attend_item *a, const struct segment *s, i
 	return key;
 }
 
+/* A row block at work: rows [row0, row0 + rows) of the item over keys [first, end) of segment s. */
+struct block {
+	const struct attend_item *a;
+	const struct work *w;
+	const uint16_t *q;
+	float *out, *max; /* in w->part */
+	int64_t row0, rows, d_blocks, first, end;
+	int s;
+	bool lost[BLOCK]; /* a logit of the row is lost */
+};
+
+static struct block block_start(const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end, int64_t rb)
+{
+	int64_t d_blocks = blocks_of(a->d), left = a->queries * a->g - rb * BLOCK, size = rb * d_blocks * BLOCK_VALUES;
+	struct block b = {.a = a, .w = w, .q = w->queries + size, .out = w->part.out + size, .max = w->part.max + rb * BLOCK, .row0 = rb * BLOCK,
+		.rows = smaller(left, BLOCK), .d_blocks = d_blocks, .first = first, .s = s};
+	b.end = smaller(end, row_sees(a, s, b.row0 + b.rows - 1)); /* of what its last row sees */
+	for (int64_t i = 0; i < BLOCK; i++) {
+		w->sums[i] = _mm512_setzero_ps();
+		b.max[i] = NO_MAX;
+	}
+	if (b.end <= first)
+		memset(b.out, 0, (size_t)(d_blocks * BLOCK_VALUES) * sizeof *b.out);
+	return b;
+}
+
+static void block_finish(const struct block *b)
+{
+	for (int64_t i = 0; i < b->rows; i++)
+		b->w->part.sum[b->row0 + i] = b->lost[i] ? NAN : _mm512_reduce_add_ps(b->w->sums[i]);
+}
+
+/* Logits of the KEYS keys from `key` on: those that are lost, and those of keys a row does not see. suspect: a logit may be lost. */
+INLINE void block_mask(struct block *b, float *logits, int64_t key, int64_t end, bool suspect)
+{
+	if (!suspect && row_sees(b->a, b->s, b->row0) - key >= KEYS && end - key >= KEYS)
+		return;
+	for (int64_t i = 0; i < b->rows; i++) {
+		int64_t seen = smaller(row_sees(b->a, b->s, b->row0 + i), end) - key;
+		if (suspect && row_is_lost(logits + i * KEYS, b->w->units, seen))
+			b->lost[i] = true;
+		mask_row(logits + i * KEYS, seen);
+	}
+}
+
+/* Row i after its maximum has risen. */
+INLINE void block_raise(struct block *b, const float *logits, uint16_t *p, int64_t i)
+{
+	const struct work *w = b->w;
+	raise_row(logits + i * KEYS, w->units, i, b->d_blocks, b->out, &b->max[i], &w->sums[i]);
+	b->lost[i] |= !softmax_row(logits + i * KEYS, p + i * BLOCK, w->units, b->max[i], &w->sums[i]);
+}
+
 /* Row block rb over the keys [first, end) of segment s, into w->part. They are packed (suspect: a logit may be lost); or the block
  * is alone, and KEYS at a time are packed on the way, so that they never leave L1. */
 INLINE void attend_block(bool many, bool alone, const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end,
 	int64_t rb, bool suspect)
 {
-	int64_t d_blocks = blocks_of(a->d), row0 = rb * BLOCK, left = a->queries * a->g - row0, rows = left < BLOCK ? left : BLOCK;
-	float *out = w->part.out + rb * d_blocks * BLOCK_VALUES, *max = w->part.max + row0;
-	const uint16_t *q = w->queries + rb * d_blocks * BLOCK_VALUES;
-	bool lost[BLOCK] = {false};
-	for (int64_t i = 0; i < BLOCK; i++) {
-		w->sums[i] = _mm512_setzero_ps();
-		max[i] = NO_MAX;
-	}
-	if (row_sees(a, s, row0 + rows - 1) <= first)
-		memset(out, 0, (size_t)(d_blocks * BLOCK_VALUES) * sizeof *out);
-	for (int64_t b = first; b < end && row_sees(a, s, row0 + rows - 1) > b; b += KEYS) {
-		int64_t packed = alone ? 0 : (b - first) * d_blocks * BLOCK;
+	struct block b = block_start(a, w, s, first, end, rb);
+	for (int64_t key = first; key < b.end; key += KEYS) {
+		int64_t packed = alone ? 0 : (key - first) * b.d_blocks * BLOCK;
 		const uint16_t *keys = w->keys + packed;
-		int64_t here = smaller(end, b + KEYS), next = here, after = alone ? smaller(end, next + KEYS) : next, share = KEYS / (rows + KEYS / BLOCK) + 1;
+		int64_t here = smaller(end, key + KEYS), next = here, after = alone ? smaller(end, next + KEYS) : next,
+			share = KEYS / (b.rows + KEYS / BLOCK) + 1;
 		if (alone) /* only the first keys were asked for by nobody */
-			suspect = pack_context(a, w, s, b, here - b, b == first ? here : b);
+			suspect = pack_context(a, w, s, key, here - key, key == first ? here : key);
 #pragma GCC unroll 2
 		for (int k = 0; k < KEYS / BLOCK; k++) {
 			next = ask_ahead(a, &a->seg[s], next, after, share);
-			logits_block(many, rows, q, keys + k * d_blocks * BLOCK_VALUES, d_blocks, w->logits + k * BLOCK, KEYS);
+			logits_block(many, b.rows, b.q, keys + k * b.d_blocks * BLOCK_VALUES, b.d_blocks, w->logits + k * BLOCK, KEYS);
 		}
-		bool masks = row_sees(a, s, row0) - b < KEYS || end - b < KEYS;
-		for (int64_t i = 0; i < rows && (masks || suspect); i++) {
-			int64_t seen = row_sees(a, s, row0 + i);
-			seen = (seen < end ? seen : end) - b;
-			if (suspect && row_is_lost(w->logits + i * KEYS, w->units, seen))
-				lost[i] = true;
-			mask_row(w->logits + i * KEYS, seen);
-		}
-		for (int64_t i = 0; i < rows; i++) {
+		block_mask(&b, w->logits, key, end, suspect);
+		for (int64_t i = 0; i < b.rows; i++) {
 			next = ask_ahead(a, &a->seg[s], next, after, share);
-			if (!softmax_row(w->logits + i * KEYS, w->p + i * BLOCK, w->units, max[i], &w->sums[i])) {
-				raise_row(w->logits + i * KEYS, w->units, i, d_blocks, out, &max[i], &w->sums[i]);
-				lost[i] |= !softmax_row(w->logits + i * KEYS, w->p + i * BLOCK, w->units, max[i], &w->sums[i]);
-			}
+			if (!softmax_row(w->logits + i * KEYS, w->p + i * BLOCK, w->units, b.max[i], &w->sums[i]))
+				block_raise(&b, w->logits, w->p, i);
 		}
 		if (wants(a))
-			values_block(many, rows, b == first, out, w->p, w->values + packed, d_blocks);
+			values_block(many, b.rows, key == first, b.out, w->p, w->values + packed, b.d_blocks);
 	}
-	for (int64_t i = 0; i < rows; i++)
-		w->part.sum[row0 + i] = lost[i] ? NAN : _mm512_reduce_add_ps(w->sums[i]);
+	block_finish(&b);
 }
+
+#ifdef UNIT_OVERLAPS
+#define NOTHING(i)
+/* What the three stages of attend_overlapped work on. */
+struct stages {
+	const uint16_t *keys; /* whose logits are made, to `next`; NULL = no more */
+	float *next, *logits; /* logits: softmax's, to p */
+	uint16_t *p;
+	const uint16_t *values, *before; /* values of the keys before, and their probabilities; NULL = none, or not wanted */
+	bool fresh;
+};
+
+/* Softmax of the rows of a product, marking those whose maximum must rise: values of the keys before may still be on their way to `out`. */
+INLINE uint32_t softmax_rows(const struct block *b, const struct stages *s, int64_t row, int64_t until)
+{
+	uint32_t late = 0;
+	for (until = smaller(until, b->rows); row < until; row++)
+		late |= (uint32_t)!softmax_row(s->logits + row * KEYS, s->p + row * BLOCK, b->w->units, b->max[row], &b->w->sums[row]) << row;
+	return late;
+}
+
+INLINE uint32_t stages_run(const struct block *b, const struct stages *s, int64_t d_blocks)
+{
+	int64_t groups = product_groups(d_blocks), row = 0;
+	uint32_t late = 0;
+#define ROWS_OF(i)                                                                                                               \
+	do {                                                                                                                     \
+		int64_t next = (4 * g + i + 1) * BLOCK / (8 * groups);                                                           \
+		late |= softmax_rows(b, s, row, next);                                                                           \
+		row = next;                                                                                                      \
+	} while (0)
+	for (int64_t g = 0; g < groups; g++)
+		if (s->keys)
+			LOGITS_GROUP(ROWS_OF, g, b->q, s->keys, d_blocks, s->next);
+	for (int64_t g = groups; g < 2 * groups; g++)
+		if (s->values)
+			VALUES_GROUP(ROWS_OF, g - groups, s->fresh, b->out, s->before, s->values, d_blocks);
+#undef ROWS_OF
+	return late | softmax_rows(b, s, row, BLOCK);
+}
+
+/* As attend_block over packed keys, bit for bit; a block of more than 16 rows. Logits of the next keys, softmax of these and values of
+ * those before run side by side. */
+INLINE void overlapped(int64_t d_blocks, const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end, int64_t rb,
+	bool suspect)
+{
+	struct block b = block_start(a, w, s, first, end, rb);
+	int64_t groups = product_groups(d_blocks), step = d_blocks * BLOCK * KEYS;
+	const uint16_t *keys = w->keys, *values = w->values;
+	for (int64_t g = 0; g < groups && first < b.end; g++)
+		LOGITS_GROUP(NOTHING, g, b.q, keys, d_blocks, w->logits);
+	for (int64_t key = first, turn = 0; key < b.end; key += KEYS, turn ^= 1, keys += step, values += step) {
+		float *logits = w->logits + turn * BLOCK * KEYS;
+		uint16_t *p = w->p + turn * BLOCK * KEYS;
+		bool last = key + KEYS >= b.end;
+		block_mask(&b, logits, key, end, suspect);
+		for (int64_t i = 0; i < b.rows && key == first; i++) /* every maximum rises: not worth the try */
+			raise_row(logits + i * KEYS, w->units, i, b.d_blocks, b.out, &b.max[i], &w->sums[i]);
+		uint32_t late = stages_run(&b, &(struct stages){last ? NULL : keys + step, w->logits + (turn ^ 1) * BLOCK * KEYS, logits, p,
+			key > first && wants(a) ? values - step : NULL, w->p + (turn ^ 1) * BLOCK * KEYS, key == first + KEYS}, d_blocks);
+		for (; late; late &= late - 1)
+			block_raise(&b, logits, p, __builtin_ctz(late));
+		for (int64_t g = 0; g < groups && last && wants(a); g++)
+			VALUES_GROUP(NOTHING, g, key == first, b.out, p, values, d_blocks);
+	}
+	block_finish(&b);
+}
+
+static void attend_overlapped(const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end, int64_t rb, bool suspect)
+{
+	if (a->d == 64)
+		overlapped(2, a, w, s, first, end, rb, suspect);
+	else if (a->d == 128)
+		overlapped(4, a, w, s, first, end, rb, suspect);
+	else
+		overlapped(blocks_of(a->d), a, w, s, first, end, rb, suspect);
+}
+#else
+INLINE void attend_overlapped(const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end, int64_t rb, bool suspect)
+{
+	attend_block(true, false, a, w, s, first, end, rb, suspect);
+}
+#endif
 
 /* All rows over keys [first, end) of segment s. */
 static void attend_keys(const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end)
@@ -252,7 +371,7 @@ static void attend_keys(const struct attend_item *a, const struct work *w, int s
 	bool suspect = pack_context(a, w, s, first, end - first, end);
 	for (int64_t rb = 0; rb < item_blocks(a); rb++)
 		if (rows - rb * BLOCK > 16)
-			attend_block(true, false, a, w, s, first, end, rb, suspect);
+			attend_overlapped(a, w, s, first, end, rb, suspect);
 		else
 			attend_block(false, false, a, w, s, first, end, rb, suspect);
 }

@@ -3,6 +3,7 @@
 
 #ifdef __AMX_TILE__
 #define DOT_NAME "tdpbf16ps"
+enum { OWN_ROWS = 128 };
 /* Eight independent products in flight. */
 static double peak_dot(int64_t n)
 {
@@ -23,6 +24,7 @@ static double peak_dot(int64_t n)
 }
 #else
 #define DOT_NAME "vdpbf16ps"
+enum { OWN_ROWS = 0 };
 static double peak_dot(int64_t n)
 {
 	enum { CHAINS = 20 }; /* independent sums: latency x units of every core met so far */
@@ -44,6 +46,7 @@ static double peak_dot(int64_t n)
 
 extern void rmsnorm_avx512(float *out, const float *x, const float *w, int64_t n, float eps);
 extern void rope_avx512(float *x, const float *cos, const float *sin, int d);
+extern void round_row_avx512(uint16_t *out, const float *x, int64_t n);
 extern double peak_fma_avx512(int64_t n);
 extern float read_all_avx512(const float *x, int64_t n);
 
@@ -54,6 +57,7 @@ const struct cpu_kernels ISA(kernels) = {
 	.pack_rows = ISA(pack_rows),
 	.pack_panel = ISA(pack_panel),
 	.panel_column = ISA(panel_column),
+	.own_rows = OWN_ROWS,
 	.linear_limits = ISA(linear_limits),
 	.linear = ISA(linear),
 	.attend_rows = 448,
@@ -65,6 +69,7 @@ const struct cpu_kernels ISA(kernels) = {
 	.reduce = ISA(reduce),
 	.rmsnorm = rmsnorm_avx512,
 	.rope = rope_avx512,
+	.round_row = round_row_avx512,
 	.peak_fma = peak_fma_avx512,
 	.peak_dot = peak_dot,
 	.read = read_all_avx512,

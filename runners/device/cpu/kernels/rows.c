@@ -1,4 +1,4 @@
-/* rows.c: RMSNorm and RoPE of one row. */
+/* rows.c: RMSNorm and RoPE of one row, and its rounding to bf16. */
 #include "runners/device/cpu/kernels/simd.h"
 
 void ISA(rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps)
@@ -33,5 +33,16 @@ void ISA(rope)(float *x, const float *cos, const float *sin, int d)
 		float a = x[t], b = x[t + half];
 		x[t] = a * cos[t] - b * sin[t];
 		x[t + half] = b * cos[t] + a * sin[t];
+	}
+}
+
+/* bf16_from of each, in a form that the compiler turns into vectors. */
+void ISA(round_row)(uint16_t *out, const float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t u;
+		memcpy(&u, x + i, 4);
+		uint32_t even = (u + 0x7fff + (u >> 16 & 1)) >> 16, nan = u >> 16 | 0x40;
+		out[i] = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? nan : even);
 	}
 }

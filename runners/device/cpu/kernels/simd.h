@@ -256,6 +256,7 @@ void ISA(attend_merge)(const struct attend_item *a, const float *parts, void *sc
 void ISA(reduce)(const struct reduce_item *a, void *scratch);
 void ISA(rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps);
 void ISA(rope)(float *x, const float *cos, const float *sin, int d);
+void ISA(round_row)(uint16_t *out, const float *x, int64_t n);
 double ISA(peak_fma)(int64_t n);
 float ISA(read_all)(const float *x, int64_t n);
 

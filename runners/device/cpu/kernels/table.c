@@ -16,6 +16,7 @@ const struct cpu_kernels ISA(kernels) = {
 	.reduce = ISA(reduce),
 	.rmsnorm = ISA(rmsnorm),
 	.rope = ISA(rope),
+	.round_row = ISA(round_row),
 	.peak_fma = ISA(peak_fma),
 	.read = ISA(read_all),
 };
