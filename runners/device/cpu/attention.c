@@ -244,21 +244,29 @@ struct reduce_job {
 	struct reduce_item whole; /* of head 0, pointers at column 0 of the range */
 	const struct key_range *range;
 	int layer, kv_heads;
-	int64_t col0, cols, seen; /* seen: keys of the range that query 0 sees */
+	int64_t col0, cols, block, seen; /* block: keys of an item; seen: keys of the range that query 0 sees */
 	struct tensor *out;
 	int64_t out_col;
 };
+
+/* Keys of an item, of so many (key, head) pairs in all: every item reads all queries, so few items, but enough for every thread. */
+static int64_t reduce_block(const struct device *d, int64_t pairs)
+{
+	const struct cpu_kernels *kernels = ((const struct cpu_device *)d)->kernels;
+	int64_t share = pairs / (4 * pool_threads(d->pool)) / ATTN_BLOCK * ATTN_BLOCK;
+	return share < kernels->reduce_keys ? kernels->reduce_keys : share > kernels->reduce_most ? kernels->reduce_most : share;
+}
 
 static void reduce_one(void *arg, int64_t item, int thread)
 {
 	struct reduce_job *j = arg;
 	int h = (int)(item % j->kv_heads);
 	const struct cpu_kernels *kernels = cpu_device(j->d)->kernels;
-	int64_t c = item / j->kv_heads * kernels->reduce_keys, first = j->col0 + c;
+	int64_t c = item / j->kv_heads * j->block, first = j->col0 + c;
 	struct reduce_item a = j->whole;
 	a.keys = range_segment(j->range, j->layer, h);
 	a.keys.k = (const char *)a.keys.k + first * a.d * kv_element(j->d);
-	a.keys.n = j->cols - c < kernels->reduce_keys ? j->cols - c : kernels->reduce_keys;
+	a.keys.n = j->cols - c < j->block ? j->cols - c : j->block;
 	a.seen = j->seen - first;
 	a.q += h * a.g * a.d;
 	a.lse += h * a.g;
@@ -274,13 +282,13 @@ int cpu_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int 
 	const struct key_range *range = &keys->range[which];
 	int kv_heads = range->kv->heads, head_dim = range->kv->head_dim, g = heads / kv_heads;
 	bool causal = keys->causal && which == keys->n - 1;
-	int reduce_keys = cpu_device(d)->kernels->reduce_keys;
 	struct reduce_job j = {.d = d,
 		.range = range,
 		.layer = layer,
 		.kv_heads = kv_heads,
 		.col0 = col0,
 		.cols = cols,
+		.block = reduce_block(d, cols * kv_heads),
 		.seen = causal ? range->n - rows + 1 : range->n,
 		.out = out,
 		.out_col = out_col,
@@ -297,6 +305,6 @@ int cpu_attn_reduce(struct queue *q, int layer, const struct key_set *keys, int 
 			.reduce = reduce,
 			.group = group,
 			.out_ld = out->cols}};
-	pool_run(d->pool, (cols + reduce_keys - 1) / reduce_keys * kv_heads, reduce_one, &j);
+	pool_run(d->pool, (cols + j.block - 1) / j.block * kv_heads, reduce_one, &j);
 	return 0;
 }

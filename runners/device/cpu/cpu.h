@@ -75,9 +75,9 @@ static inline int64_t attend_parts(const struct attend_item *a)
 	return parts;
 }
 
-/* One (KV head, block of at most reduce_keys keys): probabilities of all queries, reduced. */
+/* One (KV head, block of at most reduce_most keys): probabilities of all queries, reduced. */
 struct reduce_item {
-	struct segment keys; /* n <= reduce_keys; index NULL */
+	struct segment keys; /* n <= reduce_most; index NULL */
 	int g, d;
 	bool bf16, causal;
 	int64_t seen, queries; /* query i sees the first seen + i*causal of these keys; seen may be negative */
@@ -116,7 +116,7 @@ struct cpu_kernels {
 	int64_t (*part_floats)(const struct attend_item *a);
 	void (*attend_part)(const struct attend_item *a, int64_t part, float *result, void *scratch);
 	void (*attend_merge)(const struct attend_item *a, const float *parts, void *scratch);
-	int reduce_keys; /* keys of an item of reduce */
+	int reduce_keys, reduce_most; /* keys of an item of reduce, at least and at most */
 	void (*reduce)(const struct reduce_item *a, void *scratch);
 	void (*rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps); /* out may be x */
 	void (*rope)(float *x, const float *cos, const float *sin, int d);                 /* one head, in place */

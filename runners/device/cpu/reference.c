@@ -183,6 +183,7 @@ const struct cpu_kernels kernels_reference = {
 	.attend_rows = GROUP_HEADS_MAX,
 	.attend = attend,
 	.reduce_keys = ATTN_BLOCK,
+	.reduce_most = ATTN_BLOCK,
 	.reduce = reduce,
 	.rmsnorm = rmsnorm,
 	.rope = rope,

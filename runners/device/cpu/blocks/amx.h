@@ -145,6 +145,7 @@ INLINE int64_t product_groups(int64_t d_blocks)
 	return KEYS / BLOCK * d_blocks;
 }
 
+#define NOTHING(i)
 #define PRODUCTS_AND(DO, a, b)                                                                                                   \
 	do {                                                                                                                     \
 		_tile_stream_loadd(6, b, 64);                                                                                    \

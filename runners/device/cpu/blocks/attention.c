@@ -278,7 +278,6 @@ INLINE void attend_block(bool many, bool alone, const struct attend_item *a, con
 }
 
 #ifdef UNIT_OVERLAPS
-#define NOTHING(i)
 /* What the three stages of attend_overlapped work on. */
 struct stages {
 	const uint16_t *keys; /* whose logits are made, to `next`; NULL = no more */

@@ -54,6 +54,13 @@ static void most_into(const struct reduction *w, int64_t key)
 	}
 }
 
+/* Keys of the item that row r sees; negative: it ends before them. */
+INLINE int64_t row_sees(const struct reduce_item *a, int64_t r)
+{
+	int64_t seen = a->seen + (a->causal ? r / a->g : 0);
+	return seen > a->keys.n ? a->keys.n : seen;
+}
+
 /* A row (query, head of the group) of the block at work */
 struct row {
 	int head;
@@ -82,9 +89,9 @@ static void row_reduce(const struct reduction *w, const struct row *r, const flo
 static void row_start(const struct reduction *w, struct row *row, int64_t i, int64_t r)
 {
 	const struct reduce_item *a = w->a;
-	int64_t query = r / a->g, seen = a->seen + (a->causal ? query : 0);
+	int64_t query = r / a->g;
 	int head = (int)(r % a->g);
-	*row = (struct row){head, seen > a->keys.n ? a->keys.n : seen, a->lse[query * a->lse_ld + head] * LOG2E};
+	*row = (struct row){head, row_sees(a, r), a->lse[query * a->lse_ld + head] * LOG2E};
 	ISA(query_pack)(w->queries, i, a->q + query * a->q_ld + head * a->d, a->d);
 }
 
@@ -93,6 +100,8 @@ static void block_reduce(const struct reduction *w, int64_t r0, int64_t n)
 {
 	int64_t d_blocks = blocks_of(w->a->d);
 	struct row rows[BLOCK];
+	if (row_sees(w->a, r0 + n - 1) <= 0)
+		return;
 	for (int64_t i = 0; i < n; i++)
 		row_start(w, &rows[i], i, r0 + i);
 	for (int64_t key = 0; key < rows[n - 1].seen; key += KEYS) {

@@ -3,7 +3,7 @@
 
 #ifdef __AMX_TILE__
 #define DOT_NAME "tdpbf16ps"
-enum { OWN_ROWS = 128 };
+enum { OWN_ROWS = 128, REDUCE_MOST = 1024 };
 /* Eight independent products in flight. */
 static double peak_dot(int64_t n)
 {
@@ -24,7 +24,7 @@ static double peak_dot(int64_t n)
 }
 #else
 #define DOT_NAME "vdpbf16ps"
-enum { OWN_ROWS = 0 };
+enum { OWN_ROWS = 0, REDUCE_MOST = 256 };
 static double peak_dot(int64_t n)
 {
 	enum { CHAINS = 20 }; /* independent sums: latency x units of every core met so far */
@@ -66,6 +66,7 @@ const struct cpu_kernels ISA(kernels) = {
 	.attend_part = ISA(attend_part),
 	.attend_merge = ISA(attend_merge),
 	.reduce_keys = 256,
+	.reduce_most = REDUCE_MOST,
 	.reduce = ISA(reduce),
 	.rmsnorm = rmsnorm_avx512,
 	.rope = rope_avx512,

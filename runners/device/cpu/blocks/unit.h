@@ -4,7 +4,7 @@
  * - KEYS: keys of a softmax block;
  * - logits_block(): logits [rows][stride] of one row block against 32 keys;
  * - values_block(): out [d_blocks][4 tiles] (+)= p x values of one row block over KEYS keys; fresh: out holds nothing yet;
- * - UNIT_OVERLAPS, where its products run beside vector instructions; then also product_groups(), logits_group() and values_group().
+ * - UNIT_OVERLAPS, where its products run beside vector instructions; then also product_groups(), LOGITS_GROUP and VALUES_GROUP.
  *
  * many: the block may have more than 16 rows (a constant where the function is inlined). Rows behind `rows` may be left
  * uncomputed. Keys and values as packed by pack.c. */

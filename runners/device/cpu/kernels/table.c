@@ -13,6 +13,7 @@ const struct cpu_kernels ISA(kernels) = {
 	.attend_part = ISA(attend_part),
 	.attend_merge = ISA(attend_merge),
 	.reduce_keys = ATTN_BLOCK,
+	.reduce_most = ATTN_BLOCK,
 	.reduce = ISA(reduce),
 	.rmsnorm = ISA(rmsnorm),
 	.rope = ISA(rope),
