@@ -28,8 +28,7 @@ void __asan_unpoison_memory_region(const volatile void *, size_t);
 #endif
 
 alignas(128) thread_local unsigned char smem_raw[cuemu::SHARED_MAX];
-__thread uint3 threadIdx, blockIdx;
-__thread dim3 blockDim, gridDim;
+__thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 // ---- stacks
 // ---------------------------------------------------------------------------------------------------------------------------------
@@ -92,14 +91,14 @@ struct Copy {
 	size_t n, zfill;
 	int group;
 };
-struct Thread {
+struct alignas(64) Thread { // what every switch needs in the first 64 bytes
 	Context *context;
 	Meeting *last; // the meeting it was in last: its slots are read until the next one
-	uint3 index;
 	const char *what; // what it waits for; NULL: nothing
 	Where where;
 	uint32_t mask;
 	int group;
+	uint3 index;
 	std::vector<Copy> copies;
 	const float *product_of; // accumulators of its products under way; NULL: none
 	float product[64];
@@ -159,7 +158,7 @@ struct Worker {
 	int token_start, token_end; // TSan: a block comes after the one before on this OS thread, since both use its memory ...
 	void *relay;                // ... told from one to the other by a context that knows nothing else
 	void *unwatched;            // the one context of all threads of a block that is not watched
-	std::vector<unsigned char> kept; // thread-local variables of the OS thread, while a grid runs
+	std::vector<char> kept; // thread-local variables of the OS thread, while a grid runs
 };
 struct Locals {
 	Worker *worker;
@@ -312,7 +311,7 @@ static inline uint32_t next_random(Worker *k)
 	k->random = k->random * 6364136223846793005ull + 1442695040888963407ull;
 	return (uint32_t)(k->random >> 33);
 }
-static inline int pick_ready(Worker *k)
+static int pick_ready(Worker *k)
 { // a runnable thread of this block, or -1
 	int w = k->current >> 5;
 	if (settings.order == Order::forward) {
@@ -337,12 +336,18 @@ static inline int pick_ready(Worker *k)
 	return w * 32 + nth_bit(r, (int)((x >> 8) % (unsigned)__builtin_popcount(r)));
 }
 static bool box_arrives(Worker *k);
-static inline int pick(Worker *k)
+static __attribute__((noinline)) int pick_any(Worker *k)
 { // the same, after boxes that are waited for have arrived where nobody could run
 	int i = pick_ready(k);
 	while (i < 0 && box_arrives(k))
 		i = pick_ready(k);
 	return i;
+}
+static inline int pick(Worker *k)
+{ // mostly the next lane of the same warp
+	int w = k->current >> 5;
+	uint32_t r = k->warp[w].ready;
+	return __builtin_expect(r && settings.order == Order::forward, 1) ? w * 32 + __builtin_ctz(r) : pick_any(k);
 }
 static inline void set_ready(Worker *k, int w, uint32_t lanes)
 {
@@ -1073,6 +1078,8 @@ static void thread_ends(Worker *k)
 {
 	int t = k->current, wi = t >> 5;
 	Warp &w = k->warp[wi];
+	if (!k->thread[t].copies.empty())
+		die("a thread ended while its cp.async copies to shared memory were on their way");
 	w.alive &= ~(1u << (t & 31));
 	clear_ready(k, t);
 	k->alive--;
@@ -1100,6 +1107,10 @@ static void context_main(void)
 		const Grid *g = k->grid;
 		Context *mine = k->thread[k->current].context;
 		for (;;) { // threads that end without waiting follow each other on this stack
+			Thread &t = k->thread[k->current];
+			t.last = nullptr;
+			t.product_of = nullptr;
+			t.group = 0;
 			acquire(&k->token_start);
 			g->launch->call(g->launch->args);
 			release(&k->token_end);
@@ -1261,7 +1272,7 @@ void worker_start()
 void grid_begin(bool keep)
 {
 	worker_start();
-	std::vector<unsigned char> &kept = tls.worker->kept;
+	std::vector<char> &kept = tls.worker->kept;
 	kept.clear();
 	if (FILL_LOCALS && keep)
 		for (const Range &r : fill_ranges())
@@ -1269,7 +1280,7 @@ void grid_begin(bool keep)
 }
 void grid_end()
 {
-	std::vector<unsigned char> &kept = tls.worker->kept;
+	std::vector<char> &kept = tls.worker->kept;
 	size_t at = 0;
 	if (!kept.empty())
 		for (const Range &r : fill_ranges()) {
@@ -1306,25 +1317,16 @@ void run_block(const Grid &g, size_t linear)
 		b.arrived = b.predicate = b.need = 0;
 		memset(b.waiting, 0, sizeof b.waiting);
 	}
-	for (int i = 0; i < n; i++) {
-		k->thread[i].group = 0;
-		k->thread[i].last = nullptr;
-		k->thread[i].product_of = nullptr;
-		k->thread[i].copies.clear();
-	}
 	blockIdx = {(unsigned)(linear % g.grid.x), (unsigned)(linear / g.grid.x % g.grid.y),
 		(unsigned)(linear / ((size_t)g.grid.x * g.grid.y))};
-	blockDim = g.block;
-	gridDim = g.grid;
+	blockDim = {g.block.x, g.block.y, g.block.z};
+	gridDim = {g.grid.x, g.grid.y, g.grid.z};
 	block_before(k, g, linear);
 	k->current = 0;
 	enter(k, pick(k));
 	tls.in_kernel = true;
 	jump(&k->host, k->thread[k->current].context);
 	tls.in_kernel = false;
-	for (int i = 0; i < n; i++)
-		if (!k->thread[i].copies.empty())
-			die("a block ended while cp.async copies to its shared memory were on their way");
 	if (k->boxes)
 		die("a block ended while cp.async.bulk.tensor copies to its shared memory were on their way");
 	block_after(k, g);

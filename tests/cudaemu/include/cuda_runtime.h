@@ -32,12 +32,12 @@
 // `extern __shared__ T smem_raw[]` is an extern thread-local array, defined under that one name by the shim.
 #define __shared__ thread_local
 
-// Constant to a kernel, of whose threads each keeps its own: read once, and no access for TSan to look at. fiber.cpp alone sets them.
+// Constant to a kernel, of whose threads each keeps its own: read once, and no access for TSan to look at; so none is a dim3, whose constructor would
+// make it a variable. fiber.cpp alone sets them.
 #ifndef CUEMU_SETS_INDICES
 #define CUEMU_SETS_INDICES const
 #endif
-extern __thread CUEMU_SETS_INDICES uint3 threadIdx, blockIdx;
-extern __thread CUEMU_SETS_INDICES dim3 blockDim, gridDim;
+extern __thread CUEMU_SETS_INDICES uint3 threadIdx, blockIdx, blockDim, gridDim;
 static const int warpSize = 32;
 
 namespace cuemu {
