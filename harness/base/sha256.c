@@ -49,7 +49,7 @@ int sha256_file(const char *path, char out[SHA_LEN], char err[ERR_LEN])
 	if (!f)
 		return err_set(err, "cannot open %s: %s", path, strerror(errno));
 	struct sha256 *s = sha256_new();
-	static _Thread_local char block[1 << 16];
+	char block[1 << 16];
 	size_t n;
 	while ((n = fread(block, 1, sizeof block, f)) > 0)
 		sha256_add(s, block, n);

@@ -4,10 +4,12 @@
 // as "nobody can run" and is reported with who waits where. Owns: stacks, warps and rounds, barriers, asynchronous copies,
 // thread-local variables as shared memory. Leaves out: which block runs where (pool.cpp), what a tensor map says (tma.cpp). Compile without sanitizers'
 // instrumentation, with CUEMU_TSAN or CUEMU_ASAN when the kernels have it.
+#define CUEMU_SETS_INDICES
 #include "state.h"
 #include "tma.h"
 
 #include <link.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -26,8 +28,7 @@ void __asan_unpoison_memory_region(const volatile void *, size_t);
 #endif
 
 alignas(128) thread_local unsigned char smem_raw[cuemu::SHARED_MAX];
-__thread uint3 threadIdx, blockIdx;
-__thread dim3 blockDim, gridDim;
+__thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 // ---- stacks
 // ---------------------------------------------------------------------------------------------------------------------------------
@@ -90,14 +91,14 @@ struct Copy {
 	size_t n, zfill;
 	int group;
 };
-struct Thread {
+struct alignas(64) Thread { // what every switch needs in the first 64 bytes
 	Context *context;
 	Meeting *last; // the meeting it was in last: its slots are read until the next one
-	uint3 index;
 	const char *what; // what it waits for; NULL: nothing
 	Where where;
 	uint32_t mask;
 	int group;
+	uint3 index;
 	std::vector<Copy> copies;
 	const float *product_of; // accumulators of its products under way; NULL: none
 	float product[64];
@@ -148,7 +149,7 @@ struct Worker {
 	int mbarriers, boxes, maps; // arrays, since TSan would see a thread allocate what another frees
 	Context host;
 	std::vector<Context *> idle; // parked stacks, the warmest last
-	Context *own[THREADS_MAX];   // TSan: a context for each thread
+	Context *own[THREADS_MAX];   // TSan: of each thread of blocks that are watched
 	uint32_t ready_warps;
 	int current, warps, alive, contexts;
 	uint64_t random;
@@ -157,7 +158,7 @@ struct Worker {
 	int token_start, token_end; // TSan: a block comes after the one before on this OS thread, since both use its memory ...
 	void *relay;                // ... told from one to the other by a context that knows nothing else
 	void *unwatched;            // the one context of all threads of a block that is not watched
-	std::vector<unsigned char> kept; // thread-local variables of the OS thread, while a grid runs
+	std::vector<char> kept; // thread-local variables of the OS thread, while a grid runs
 };
 struct Locals {
 	Worker *worker;
@@ -199,20 +200,37 @@ void trap(const char *why)
 }
 
 #ifdef CUEMU_TSAN
-static void *first_context = __tsan_create_fiber(0); // the parent of all; made before main
+static void *first_context = __tsan_create_fiber(0); // the parent of all parents; made before main
+static void *context_from(void *parent)
+{
+	void *here = __tsan_get_current_fiber();
+	__tsan_switch_to_fiber(parent, 1);
+	void *c = __tsan_create_fiber(0);
+	__tsan_switch_to_fiber(here, 1);
+	return c;
+}
 void *context_clean()
 {
 	static std::atomic_flag busy = ATOMIC_FLAG_INIT;
-	while (busy.test_and_set(std::memory_order_acquire)) {
+	static thread_local void *parent; // of this OS thread: a context is on one of them at a time
+	if (!parent) {
+		while (busy.test_and_set(std::memory_order_acquire))
+			sched_yield();
+		parent = context_from(first_context);
+		busy.clear(std::memory_order_release);
 	}
-	void *here = __tsan_get_current_fiber();
-	__tsan_switch_to_fiber(first_context, 1);
-	void *c = __tsan_create_fiber(0);
-	__tsan_switch_to_fiber(here, 1);
-	busy.clear(std::memory_order_release);
-	return c;
+	return context_from(parent);
 }
 #endif
+// TSan: each thread of a block that is watched has a stack and a context for itself.
+static inline bool own_stacks()
+{
+#ifdef CUEMU_TSAN
+	return !tls.blind;
+#else
+	return false;
+#endif
+}
 static void context_main(void);
 static void context_reset(Context *c, int number)
 {
@@ -241,7 +259,8 @@ static Context *context_new(Worker *k)
 	mprotect(m, 4096, PROT_NONE); // a kernel with too large local arrays faults
 	c->stack = m + 4096;
 #ifdef CUEMU_TSAN
-	c->tsan = context_clean();
+	if (own_stacks())
+		c->tsan = context_clean();
 #endif
 	context_reset(c, k->contexts++);
 	return c;
@@ -292,7 +311,7 @@ static inline uint32_t next_random(Worker *k)
 	k->random = k->random * 6364136223846793005ull + 1442695040888963407ull;
 	return (uint32_t)(k->random >> 33);
 }
-static inline int pick_ready(Worker *k)
+static int pick_ready(Worker *k)
 { // a runnable thread of this block, or -1
 	int w = k->current >> 5;
 	if (settings.order == Order::forward) {
@@ -317,12 +336,18 @@ static inline int pick_ready(Worker *k)
 	return w * 32 + nth_bit(r, (int)((x >> 8) % (unsigned)__builtin_popcount(r)));
 }
 static bool box_arrives(Worker *k);
-static inline int pick(Worker *k)
+static __attribute__((noinline)) int pick_any(Worker *k)
 { // the same, after boxes that are waited for have arrived where nobody could run
 	int i = pick_ready(k);
 	while (i < 0 && box_arrives(k))
 		i = pick_ready(k);
 	return i;
+}
+static inline int pick(Worker *k)
+{ // mostly the next lane of the same warp
+	int w = k->current >> 5;
+	uint32_t r = k->warp[w].ready;
+	return __builtin_expect(r && settings.order == Order::forward, 1) ? w * 32 + __builtin_ctz(r) : pick_any(k);
 }
 static inline void set_ready(Worker *k, int w, uint32_t lanes)
 {
@@ -378,18 +403,16 @@ static void deadlock(Worker *k)
 
 static Context *context_for(Worker *k, int t)
 { // a stack for a thread that has not started
-#ifdef CUEMU_TSAN
-	if (!k->own[t])
-		k->own[t] = context_new(k);
-	return k->own[t];
-#else
-	(void)t;
+	if (own_stacks()) {
+		if (!k->own[t])
+			k->own[t] = context_new(k);
+		return k->own[t];
+	}
 	if (k->idle.empty())
 		return context_new(k);
 	Context *c = k->idle.back();
 	k->idle.pop_back();
 	return c;
-#endif
 }
 static inline void enter(Worker *k, int t)
 {
@@ -453,35 +476,29 @@ static Meeting &meeting_of(Warp &w, uint32_t mask)
 	m.turn = 0;
 	return m;
 }
-static inline Round meet_(
-	uint32_t mask, const char *what, Where where, bool fence, Fold fold, const void *value, size_t bytes, uint64_t word)
+// put: writes what the lane hands in into its slot, by constant sizes: a call of memcpy would be seen by TSan.
+template <class Put> static inline Round meet(uint32_t mask, const char *what, Where where, bool fence, Fold fold, Put put)
 {
 	Worker *k = tls.worker;
-	if (!tls.in_kernel)
+	if (__builtin_expect(!tls.in_kernel, 0))
 		die(std::string(what) + " outside a kernel");
 	int t = k->current, wi = t >> 5;
 	Warp &w = k->warp[wi];
 	uint32_t bit = 1u << (t & 31);
-	if (!(mask & bit))
+	if (__builtin_expect(!(mask & bit), 0))
 		die(std::string(what) + ": the calling lane is not in its own mask");
 	Thread &me = k->thread[t];
 	if (me.last)
 		me.last->unread &= ~bit;
 	Meeting &m = w.meetings && w.meeting[0].mask == mask ? w.meeting[0] : meeting_of(w, mask);
 	me.last = &m;
-	if (m.arrived && (m.where.line != where.line || m.what != what)) {
+	if (__builtin_expect(m.arrived && (m.where.line != where.line || m.what != what), 0)) {
 		fprintf(stderr, "cudaemu: lanes of one warp meet in different places: %s at %s:%d and %s at %s:%d, mask %08x\n",
 			m.what, m.where.file, m.where.line, what, where.file, where.line, mask);
 		die("divergent warp operation");
 	}
 	unsigned b = m.turn & 1;
-	unsigned char *slot = m.slot[b] + (t & 31) * SLOT;
-	if (bytes == 16) // constant sizes: a call of memcpy would be seen by TSan
-		__builtin_memcpy(slot, value, 16);
-	else if (bytes == RESULT)
-		__builtin_memcpy(slot, value, RESULT);
-	else
-		__builtin_memcpy(slot, &word, 8);
+	put(m.slot[b] + (t & 31) * SLOT);
 	if (!m.arrived) {
 		m.what = what;
 		m.where = where;
@@ -496,13 +513,21 @@ static inline Round meet_(
 		acquire(m.slot[b]);
 	return {m.slot[b], m.of[b]};
 }
-Round meet(uint32_t mask, const void *value, size_t bytes, const char *what, Where where, bool fence, Fold fold)
+void meet_fence(uint32_t mask, const char *what, Where where)
 {
-	return meet_(mask, what, where, fence, fold, value, bytes, 0);
+	meet(mask, what, where, true, nullptr, [](unsigned char *) {});
 }
 Round meet8(uint32_t mask, uint64_t value, const char *what, Where where, Fold fold)
 {
-	return meet_(mask, what, where, false, fold, nullptr, 0, value);
+	return meet(mask, what, where, false, fold, [=](unsigned char *slot) { __builtin_memcpy(slot, &value, 8); });
+}
+uint64_t slot_word(Round r, unsigned lane, size_t at)
+{
+	if (!(r.mask >> lane & 1))
+		die("a shuffle reads a lane that is not in the mask or has left the kernel");
+	uint64_t word;
+	__builtin_memcpy(&word, r.buf + lane * SLOT + at, 8);
+	return word;
 }
 
 template <class T> static inline T slot_in(const unsigned char *buf, int l)
@@ -571,8 +596,8 @@ void fold_max_u(unsigned char *b, uint32_t m)
 	fold_<uint32_t>(b, m, [](uint32_t x, uint32_t y) { return x > y ? x : y; });
 }
 
-// The whole warp's product: A [16][16], B [16][8], D [16][8] out of the slots (layout: cuemu/ptx.h), k in ascending order, fp32
-// sums.
+// The whole warp's product: A [16][16], B [16][8], D [16][8] out of the slots (layout: cuemu/ptx.h; a 0..15, b 16..23, d 32..47; result from RESULT), k
+// in ascending order, fp32 sums.
 typedef float v8 __attribute__((vector_size(32), may_alias, aligned(4)));
 static inline void unpack(float *lo, float *hi, uint32_t u)
 {
@@ -580,7 +605,7 @@ static inline void unpack(float *lo, float *hi, uint32_t u)
 	__builtin_memcpy(lo, &a, 4);
 	__builtin_memcpy(hi, &b, 4);
 }
-void fold_mma_bf16(unsigned char *buf, uint32_t mask)
+static void fold_mma_bf16(unsigned char *buf, uint32_t mask)
 {
 	if (mask != 0xffffffffu)
 		die("mma.sync: not all lanes of the warp are there");
@@ -611,6 +636,30 @@ void fold_mma_bf16(unsigned char *buf, uint32_t mask)
 		__builtin_memcpy(buf + l * SLOT + RESULT, (float *)&D[g] + 2 * t, 8);
 		__builtin_memcpy(buf + l * SLOT + RESULT + 8, (float *)&D[g + 8] + 2 * t, 8);
 	}
+}
+
+F4 mma_(F4 d, U4 a, uint64_t b, Where where)
+{
+	Round r = meet(0xffffffffu, "mma.sync", where, false, fold_mma_bf16, [=](unsigned char *slot) {
+		__builtin_memcpy(slot, &a, 16);
+		__builtin_memcpy(slot + 16, &b, 8);
+		__builtin_memcpy(slot + 32, &d, 16);
+	});
+	__builtin_memcpy(&d, r.buf + (tls.worker->current & 31) * SLOT + RESULT, 16);
+	return d;
+}
+U4 ldmatrix_(U4 row, int matrices, bool trans, Where where)
+{
+	Round r = meet(0xffffffffu, "ldmatrix", where, false, nullptr, [=](unsigned char *slot) { __builtin_memcpy(slot, &row, 16); });
+	int l = tls.worker->current & 31;
+	U4 out = {};
+	for (int i = 0; i < matrices; i++)
+		if (trans) // rows 2(l % 4) and the next, of column l / 4
+			out[i] = (uint32_t)slot_in<uint16_t>(r.buf + 2 * (l >> 2), 8 * i + 2 * (l & 3)) |
+				 (uint32_t)slot_in<uint16_t>(r.buf + 2 * (l >> 2), 8 * i + 2 * (l & 3) + 1) << 16;
+		else
+			out[i] = slot_in<uint32_t>(r.buf + 4 * (l & 3), 8 * i + (l >> 2));
+	return out;
 }
 
 // ---- barriers of a block
@@ -909,12 +958,128 @@ float *product_of(const float *d, bool close)
 	return t.product;
 }
 
+// A warp's part of a product: what its lanes hand in, of which all but the registers and the accumulators must be the same.
+struct Wgmma {
+	U4 a;
+	uint64_t a_rows, b;
+	float *sum; // [n / 2]: columns 8j + 2t, 8j + 2t + 1 of row g, then of row g + 8
+	int n;
+	bool registers, add, b_over_k;
+};
+static_assert(sizeof(Wgmma) <= SLOT);
+// Where element (row, k) of an operand lies, and what follows it up to a multiple of 16 bytes; over_k: the rows in memory run along k (a "transposed"
+// B), else along m or n.
+static const unsigned char *operand_at(uint64_t operand, int row, int k, bool over_k, size_t bytes)
+{
+	uint32_t start = (uint32_t)(operand & 0x3fff) << 4, lead = (uint32_t)(operand >> 16 & 0x3fff) << 4,
+		 stride = (uint32_t)(operand >> 32 & 0x3fff) << 4;
+	if (operand >> 62 != 1 || (operand >> 46 & 0xffff))
+		die("wgmma: an operand that is not of 128-byte swizzle, base offset 0");
+	uint32_t at = over_k ? start + (uint32_t)(row / 64) * lead + (uint32_t)(row % 64) * 2 + (uint32_t)(k / 8) * stride + (uint32_t)(k % 8) * 128
+			     : start + (uint32_t)(row / 8) * stride + (uint32_t)(row % 8) * 128 + (uint32_t)k * 2;
+	at ^= (at >> 7 & 7) << 4;
+	return shared_at(at, bytes);
+}
+// TSan: each lane reads what its own elements are made of.
+static void operands_touched(const Wgmma &w, int lane, int warp)
+{
+#ifdef CUEMU_TSAN
+	if (tls.blind)
+		return;
+	auto touch = [](const unsigned char *p, size_t n) { __tsan_read_range((void *)p, n); };
+	int g = lane >> 2, t = lane & 3;
+	for (int r = 0; r < 2 && !w.registers; r++)
+		for (int k = 0; k < 16; k += 8)
+			touch(operand_at(w.a_rows, warp % 4 * 16 + g + 8 * r, k, false, 16), 16);
+	for (int j = 0; j < w.n; j += 8)
+		if (w.b_over_k)
+			for (int k = 0; k < 16; k++)
+				touch(operand_at(w.b, j + 2 * t, k, true, 4), 4);
+		else
+			for (int e = 0; e < 2; e++)
+				for (int k = 0; k < 16; k += 8)
+					touch(operand_at(w.b, j + 2 * t + e, k, false, 16), 16);
+#else
+	(void)w, (void)lane, (void)warp;
+#endif
+}
+typedef float v16 __attribute__((vector_size(64)));
+static void fold_wgmma(unsigned char *buf, uint32_t mask)
+{
+	constexpr int N = 128;
+	int warp = tls.worker->current >> 5 & 3;
+	Wgmma lanes[32];
+	for (int l = 0; l < 32; l++)
+		__builtin_memcpy(&lanes[l], buf + l * SLOT, sizeof *lanes);
+	const Wgmma &w = lanes[0];
+	for (const Wgmma &o : lanes)
+		if (o.a_rows != w.a_rows || o.b != w.b || o.n != w.n || o.registers != w.registers || o.add != w.add || o.b_over_k != w.b_over_k)
+			die("wgmma: lanes of one warp name different operands");
+	if (mask != 0xffffffffu)
+		die("wgmma: not all lanes of the warp are there");
+	float A[16][16];
+	alignas(64) float B[16][N], D[16][N];
+	for (int r = 0; r < 16; r++)
+		for (int k = 0; k < 16; k += 8)
+			if (w.registers) // register 0: row g, columns 2t, 2t + 1; 1: row g + 8; 2, 3: columns + 8
+				for (int t = 0; t < 4; t++)
+					unpack(&A[r][k + 2 * t], &A[r][k + 2 * t + 1], lanes[r % 8 * 4 + t].a[r / 8 + k / 8 * 2]);
+			else
+				for (int i = 0; i < 4; i++)
+					unpack(&A[r][k + 2 * i], &A[r][k + 2 * i + 1],
+						slot_in<uint32_t>(operand_at(w.a_rows, warp * 16 + r, k, false, 16) + 4 * i, 0));
+	for (int j = 0; j < w.n; j += 8)
+		for (int i = 0; i < 8; i++)
+			if (w.b_over_k)
+				for (int k = 0; k < 2; k++) {
+					const unsigned char *p = operand_at(w.b, j, 2 * i + k, true, 16);
+					for (int c = 0; c < 8; c += 2)
+						unpack(&B[2 * i + k][j + c], &B[2 * i + k][j + c + 1], slot_in<uint32_t>(p + 2 * c, 0));
+				}
+			else
+				for (int k = 0; k < 16; k += 8) {
+					const unsigned char *p = operand_at(w.b, j + i, k, false, 16);
+					for (int c = 0; c < 8; c += 2)
+						unpack(&B[k + c][j + i], &B[k + c + 1][j + i], slot_in<uint32_t>(p + 2 * c, 0));
+				}
+	for (int l = 0; l < 32; l++)
+		for (int j = 0; j < w.n / 2; j++) {
+			float *d = &D[(l >> 2) + (j & 2) * 4][j / 4 * 8 + 2 * (l & 3) + (j & 1)];
+			*d = w.add ? lanes[l].sum[j] : 0;
+		}
+	for (int r = 0; r < 16; r++)
+		for (int j = 0; j < w.n; j += 64) {
+			v16 d[4];
+			for (int i = 0; i < 4; i++)
+				d[i] = *(const v16 *)&D[r][j + 16 * i];
+			for (int k = 0; k < 16; k++)
+				for (int i = 0; i < 4; i++)
+					d[i] += A[r][k] * *(const v16 *)&B[k][j + 16 * i];
+			for (int i = 0; i < 4; i++)
+				*(v16 *)&D[r][j + 16 * i] = d[i];
+		}
+	for (int l = 0; l < 32; l++)
+		for (int j = 0; j < w.n / 2; j++)
+			lanes[l].sum[j] = D[(l >> 2) + (j & 2) * 4][j / 4 * 8 + 2 * (l & 3) + (j & 1)];
+}
+void wgmma_(float *d, int n, U4 a, bool registers, uint64_t a_rows, uint64_t b, bool add, bool b_over_k, Where where)
+{
+	if (n != 64 && n != 128)
+		die("wgmma: 64 or 128 columns");
+	Wgmma w = {a, a_rows, b, product_of(d, false), n, registers, add, b_over_k};
+	int t = tls.worker->current;
+	operands_touched(w, t & 31, t >> 5);
+	meet(0xffffffffu, "wgmma", where, false, fold_wgmma, [&](unsigned char *slot) { __builtin_memcpy(slot, &w, sizeof w); });
+}
+
 // ---- a block
 // --------------------------------------------------------------------------------------------------------------------------------------
 static void thread_ends(Worker *k)
 {
 	int t = k->current, wi = t >> 5;
 	Warp &w = k->warp[wi];
+	if (!k->thread[t].copies.empty())
+		die("a thread ended while its cp.async copies to shared memory were on their way");
 	w.alive &= ~(1u << (t & 31));
 	clear_ready(k, t);
 	k->alive--;
@@ -925,12 +1090,8 @@ static void thread_ends(Worker *k)
 }
 static inline void park(Worker *k, Context *c)
 { // offers a stack to threads that have not started
-#ifdef CUEMU_TSAN
-	(void)k; // a thread keeps its own
-	(void)c;
-#else
-	k->idle.push_back(c);
-#endif
+	if (!own_stacks())
+		k->idle.push_back(c);
 }
 static void context_main(void)
 {
@@ -946,6 +1107,10 @@ static void context_main(void)
 		const Grid *g = k->grid;
 		Context *mine = k->thread[k->current].context;
 		for (;;) { // threads that end without waiting follow each other on this stack
+			Thread &t = k->thread[k->current];
+			t.last = nullptr;
+			t.product_of = nullptr;
+			t.group = 0;
 			acquire(&k->token_start);
 			g->launch->call(g->launch->args);
 			release(&k->token_end);
@@ -959,16 +1124,13 @@ static void context_main(void)
 				break;
 			}
 			uint32_t bit = 1u << (i & 31);
-#ifndef CUEMU_TSAN
-			if (k->warp[i >> 5].fresh & bit) {
+			if (!own_stacks() && (k->warp[i >> 5].fresh & bit)) {
 				k->warp[i >> 5].fresh &= ~bit;
 				k->thread[i].context = mine;
 				k->current = i;
 				threadIdx = k->thread[i].index;
 				continue;
 			}
-#endif
-			(void)bit;
 			enter(k, i); // before this stack is offered: it must not be handed to i
 			park(k, mine);
 			jump(mine, k->thread[i].context);
@@ -1089,7 +1251,11 @@ void worker_start()
 {
 	if (tls.worker)
 		return;
-	Worker *k = tls.worker = new Worker();
+	// Megabytes of zeros, most of which no block will need: of pages that are there when they are touched.
+	void *zeros = mmap(nullptr, sizeof(Worker), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (zeros == MAP_FAILED)
+		die("no memory for another OS thread's blocks");
+	Worker *k = tls.worker = new (zeros) Worker;
 	k->random = settings.seed * 2654435761u + 1;
 	fault_stack();
 #ifdef CUEMU_TSAN
@@ -1106,7 +1272,7 @@ void worker_start()
 void grid_begin(bool keep)
 {
 	worker_start();
-	std::vector<unsigned char> &kept = tls.worker->kept;
+	std::vector<char> &kept = tls.worker->kept;
 	kept.clear();
 	if (FILL_LOCALS && keep)
 		for (const Range &r : fill_ranges())
@@ -1114,7 +1280,7 @@ void grid_begin(bool keep)
 }
 void grid_end()
 {
-	std::vector<unsigned char> &kept = tls.worker->kept;
+	std::vector<char> &kept = tls.worker->kept;
 	size_t at = 0;
 	if (!kept.empty())
 		for (const Range &r : fill_ranges()) {
@@ -1151,25 +1317,16 @@ void run_block(const Grid &g, size_t linear)
 		b.arrived = b.predicate = b.need = 0;
 		memset(b.waiting, 0, sizeof b.waiting);
 	}
-	for (int i = 0; i < n; i++) {
-		k->thread[i].group = 0;
-		k->thread[i].last = nullptr;
-		k->thread[i].product_of = nullptr;
-		k->thread[i].copies.clear();
-	}
 	blockIdx = {(unsigned)(linear % g.grid.x), (unsigned)(linear / g.grid.x % g.grid.y),
 		(unsigned)(linear / ((size_t)g.grid.x * g.grid.y))};
-	blockDim = g.block;
-	gridDim = g.grid;
+	blockDim = {g.block.x, g.block.y, g.block.z};
+	gridDim = {g.grid.x, g.grid.y, g.grid.z};
 	block_before(k, g, linear);
 	k->current = 0;
 	enter(k, pick(k));
 	tls.in_kernel = true;
 	jump(&k->host, k->thread[k->current].context);
 	tls.in_kernel = false;
-	for (int i = 0; i < n; i++)
-		if (!k->thread[i].copies.empty())
-			die("a block ended while cp.async copies to its shared memory were on their way");
 	if (k->boxes)
 		die("a block ended while cp.async.bulk.tensor copies to its shared memory were on their way");
 	block_after(k, g);

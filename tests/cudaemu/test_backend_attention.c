@@ -13,7 +13,7 @@ enum { N_HEADS = 9, N_DIMS = 8 };
 static void test_attention(void **state)
 {
 	(void)state;
-	for (int p = 0; p < 2; p++) {
+	for (int p = 2; p-- > first_precision();) {
 		struct both b = open_both(PRECISIONS[p]);
 		double out = 0, lse = 0;
 		for (int i = 0; i < N_ONE; i++)
@@ -37,7 +37,7 @@ static void test_batches(void **state)
 {
 	(void)state;
 	static const int heads[][3] = {{14, 2, 64}, {9, 3, 20}, {4, 4, 128}};
-	for (int p = 0; p < 2; p++) {
+	for (int p = 2; p-- > first_precision();) {
 		struct both b = open_both(PRECISIONS[p]);
 		print_message("attention by %s\n", device_isa(b.d[CUDA]));
 		for (int c = 0; c < 3; c++) {
@@ -68,7 +68,7 @@ static void test_attention_to_operand(void **state)
 {
 	(void)state;
 	enum { HEADS_ = 4, KV = 2, D = 20, ROWS = 70, WIDE = HEADS_ * D };
-	for (int p = 0; p < 2; p++) {
+	for (int p = 2; p-- > first_precision();) {
 		struct both b = open_both(PRECISIONS[p]);
 		float *x = values(41, ROWS * (WIDE + 2 * KV * D), 2), *w = values(42, 33 * WIDE, 1), *y[2];
 		for (int i = 0; i < 2; i++) {
@@ -151,7 +151,7 @@ enum { N_KEYS = sizeof KEYS / sizeof *KEYS };
 static void test_key_sets(void **state)
 {
 	(void)state;
-	for (int p = 0; p < 2; p++) {
+	for (int p = 2; p-- > first_precision();) {
 		struct both b = open_both(PRECISIONS[p]);
 		double out = 0, lse = 0;
 		for (int k = 0; k < N_KEYS; k++)
@@ -185,7 +185,7 @@ static void test_key_sets(void **state)
 static void test_not_a_number_comes_through(void **state)
 {
 	(void)state;
-	for (int p = 0; p < 2; p++)
+	for (int p = 2; p-- > first_precision();)
 		for (int64_t rows = 3; rows < 700; rows += 60) {
 			struct both b = open_both(PRECISIONS[p]);
 			struct kv *kv = new_kv(b.d[CUDA], 1, 32, rows);

@@ -1,6 +1,7 @@
 /* Every operation of the CUDA backend against the CPU's reference, at odd sizes. */
 #include <cuda_runtime_api.h>
 
+#include "runners/device/cuda/cuda.h"
 #include "tests/cudaemu/backend.h"
 #include "tests/unit/device/steps_plain.h"
 
@@ -689,31 +690,34 @@ static void test_queues_give_memory_back(void **state)
 	close_both(&b);
 }
 
-/* More argument lists than the ring holds, none of them waited for: each comes to its own operation. */
+/* More argument lists than the ring holds, none of them waited for: each comes to its own operation. Five go into a half, and fill it or leave a rest. */
 static void test_queues_with_many_lists(void **state)
 {
 	(void)state;
-	struct both b = open_both("fp32");
-	enum { LISTS = 14, N = 100000, ROWS = 50 };
+	enum { LISTS = 14, MOST = 1024, EACH = MOST * sizeof(int32_t), ROWS = 50 };
 	float *x = values(14, ROWS, 1);
-	int32_t *index = mem_new(N, sizeof *index);
-	struct tensor *t = tensor_of(b.q[CUDA], x, ROWS, 1), *out[LISTS];
-	for (int l = 0; l < LISTS; l++) {
-		out[l] = tensor_new(b.d[CUDA], N, 1);
-		for (int i = 0; i < N; i++)
-			index[i] = (i * 7 + l * 11) % ROWS;
-		must(&b, CUDA, op_gather_rows(b.q[CUDA], out[l], t, index, N));
-	}
-	for (int l = 0; l < LISTS; l++) {
-		float *got = host_of(b.q[CUDA], out[l]);
-		for (int i = 0; i < N; i += 997)
-			assert_true(got[i] == x[(i * 7 + l * 11) % ROWS]);
-		free(got);
-		tensor_free(out[l]);
+	int32_t *index = mem_new(MOST, sizeof *index);
+	for (int n = MOST; n >= 1000; n -= MOST - 1000) {
+		struct both b = open_both("fp32");
+		cuda_queue(b.q[CUDA])->ring.half_bytes = 5 * EACH;
+		struct tensor *t = tensor_of(b.q[CUDA], x, ROWS, 1), *out[LISTS];
+		for (int l = 0; l < LISTS; l++) {
+			out[l] = tensor_new(b.d[CUDA], n, 1);
+			for (int i = 0; i < n; i++)
+				index[i] = (i * 7 + l * 11) % ROWS;
+			must(&b, CUDA, op_gather_rows(b.q[CUDA], out[l], t, index, n));
+		}
+		for (int l = 0; l < LISTS; l++) {
+			float *got = host_of(b.q[CUDA], out[l]);
+			for (int i = 0; i < n; i++)
+				assert_true(got[i] == x[(i * 7 + l * 11) % ROWS]);
+			free(got);
+			tensor_free(out[l]);
+		}
+		tensor_free(t);
+		close_both(&b);
 	}
 	free(x), free(index);
-	tensor_free(t);
-	close_both(&b);
 }
 
 /* One queue makes what the other reads; only the event orders them. */

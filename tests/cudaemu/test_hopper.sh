@@ -1,10 +1,10 @@
 #!/bin/bash
 # The backend on an emulated sm_90: attention of 64 and 128 channels by wgmma (attend_wgmma.cu) against the CPU, with tensor maps and without; and, beside it,
-# parts of it in the TSan build.
+# parts of it in the TSan build. All in bf16: fp32 has the same kernels on every GPU, test_backend_attention and test_tsan.sh run them.
 cd "$(dirname "$0")/../.."
 logs=$(mktemp -d); trap 'rm -rf "$logs"' EXIT
 attention() { # LOG, PROGRAM
-	KVB_SANITIZED=1 CUEMU_CC=90 TSAN_OPTIONS='exitcode=66 atexit_sleep_ms=0' "$2" >"$logs/$1" 2>&1; echo $? >"$logs/$1.rc"
+	KVB_SANITIZED=1 KVB_TEST_FP32=0 CUEMU_CC=90 TSAN_OPTIONS='exitcode=66 atexit_sleep_ms=0' "$2" >"$logs/$1" 2>&1; echo $? >"$logs/$1.rc"
 }
 judge() { # NAME, LOG
 	local log=$logs/$2 rc; rc=$(<"$logs/$2.rc")

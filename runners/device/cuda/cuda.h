@@ -70,7 +70,8 @@ static inline struct cuda_device *cuda_device(struct device *d)
  * it are done. */
 struct ring {
 	char *host, *device;
-	int64_t at;
+	int64_t at, half_bytes; /* the latter RING_HALF; tests take less */
+	int half;               /* the one at stands in, or behind when it is full */
 	cudaEvent_t done[2];
 	bool used[2];
 };

@@ -11,20 +11,19 @@ const void *cuda_upload_list(struct queue *head, const void *host, int64_t bytes
 	struct cuda_queue *q = cuda_queue(head);
 	struct ring *r = &q->ring;
 	struct device *d = head->d;
-	int half = r->at >= RING_HALF;
 	size_t listed = (size_t)bytes;
 	bytes = round_up(bytes > 0 ? bytes : 1, (int64_t)_Alignof(CUtensorMap)); /* what asks for most */
-	if (bytes > RING_HALF) {
+	if (bytes > r->half_bytes) {
 		device_fail(d, "an argument list of %lld bytes", (long long)bytes);
 		return NULL;
 	}
-	if (r->at + bytes > (half + 1) * RING_HALF) { /* the other half: what was uploaded from it must have left */
-		if (cuda_check(d, cudaEventRecord(r->done[half], q->stream), "cudaEventRecord"))
+	if (r->at + bytes > (r->half + 1) * r->half_bytes) { /* the other half: what was uploaded from it must have left */
+		if (cuda_check(d, cudaEventRecord(r->done[r->half], q->stream), "cudaEventRecord"))
 			return NULL;
-		r->used[half] = true;
-		half = 1 - half;
-		r->at = half * RING_HALF;
-		if (r->used[half] && cuda_check(d, cudaEventSynchronize(r->done[half]), "cudaEventSynchronize"))
+		r->used[r->half] = true;
+		r->half = 1 - r->half;
+		r->at = r->half * r->half_bytes;
+		if (r->used[r->half] && cuda_check(d, cudaEventSynchronize(r->done[r->half]), "cudaEventSynchronize"))
 			return NULL;
 	}
 	char *from = r->host + r->at, *to = r->device + r->at;
@@ -48,6 +47,7 @@ void *cuda_scratch(struct queue *head, enum scratch which, int64_t bytes)
 
 static int ring_open(struct device *d, struct ring *r)
 {
+	r->half_bytes = RING_HALF;
 	if (cuda_check(d, cudaHostAlloc((void **)&r->host, (size_t)(2 * RING_HALF), cudaHostAllocDefault), "pinned memory") ||
 		!(r->device = device_alloc(d, 2 * RING_HALF)))
 		return -1;

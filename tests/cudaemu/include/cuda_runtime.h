@@ -19,6 +19,7 @@
 #include <utility>
 
 #define CUEMU 1
+#define CUEMU_UNWATCHED __attribute__((no_sanitize("thread")))
 #define __global__
 #define __device__
 #define __host__
@@ -31,8 +32,12 @@
 // `extern __shared__ T smem_raw[]` is an extern thread-local array, defined under that one name by the shim.
 #define __shared__ thread_local
 
-extern __thread uint3 threadIdx, blockIdx;
-extern __thread dim3 blockDim, gridDim;
+// Constant to a kernel, of whose threads each keeps its own: read once, and no access for TSan to look at; so none is a dim3, whose constructor would
+// make it a variable. fiber.cpp alone sets them.
+#ifndef CUEMU_SETS_INDICES
+#define CUEMU_SETS_INDICES const
+#endif
+extern __thread CUEMU_SETS_INDICES uint3 threadIdx, blockIdx, blockDim, gridDim;
 static const int warpSize = 32;
 
 namespace cuemu {
@@ -63,12 +68,17 @@ template <class... P> struct Packed {
 	using Args = std::tuple<std::decay_t<P>...>;
 	Args args;
 	void (*kernel)(P...);
-	static void call(void *p) { std::apply(((Packed *)p)->kernel, ((Packed *)p)->args); }
+	const void *at[sizeof...(P) + 1]; // where each argument lies in args
+	// Each thread takes its copy of the arguments here, which is nothing for TSan to look at.
+	template <size_t... I> CUEMU_UNWATCHED static void spread(const Packed *p, std::index_sequence<I...>) {
+		p->kernel(*(const std::decay_t<P> *)p->at[I]...);
+	}
+	CUEMU_UNWATCHED static void call(void *p) { spread((const Packed *)p, std::index_sequence_for<P...>{}); }
 	static void drop(void *p) { delete (Packed *)p; }
-	template <class T> static void note(Launch &l, int at, const T &v) {
+	template <class T> static void note(Launch &l, int position, const T &v) {
 		if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>)
 			if (l.pointers < 32) {
-				l.position[l.pointers] = at;
+				l.position[l.pointers] = position;
 				l.pointer[l.pointers++] = (const void *)v;
 			}
 	}
@@ -76,20 +86,20 @@ template <class... P> struct Packed {
 		Launch l = {(const void *)kernel, call, drop, this, {}, {}, 0};
 		std::apply(
 			[&](const auto &...v) {
-				int at = 0;
-				(note(l, ++at, v), ...);
+				int i = 0;
+				((at[i] = &v, note(l, ++i, v)), ...);
 			},
 			args);
 		return cuemu::launch(c, l);
 	}
 };
 template <class... P, size_t... I> inline cudaError_t launch_array(const cudaLaunchConfig_t &c, void (*k)(P...), void **v, std::index_sequence<I...>) {
-	return (new Packed<P...>{{*(std::decay_t<P> *)v[I]...}, k})->launch(c);
+	return (new Packed<P...>{{*(std::decay_t<P> *)v[I]...}, k, {}})->launch(c);
 }
 } // namespace cuemu
 
 template <class... P, class... A> inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(P...), A &&...a) {
-	return (new cuemu::Packed<P...>{typename cuemu::Packed<P...>::Args(std::forward<A>(a)...), kernel})->launch(*c);
+	return (new cuemu::Packed<P...>{typename cuemu::Packed<P...>::Args(std::forward<A>(a)...), kernel, {}})->launch(*c);
 }
 template <class... P> inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void **args, size_t smem = 0, cudaStream_t s = 0) {
 	cudaLaunchConfig_t c = {grid, block, smem, s, nullptr, 0};

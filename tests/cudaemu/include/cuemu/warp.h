@@ -9,9 +9,11 @@ struct Round {
 	uint32_t mask;            // the lanes that took part
 };
 using Fold = void (*)(unsigned char *buf, uint32_t mask);
-// Rendezvous of the lanes in mask; bytes: 0, 16 or RESULT. Memory is ordered (seen by TSan alone) only with fence, as __syncwarp does; a shuffle orders nothing on a GPU either.
-Round meet(uint32_t mask, const void *value, size_t bytes, const char *what, Where where, bool fence, Fold fold);
+// Rendezvous of the lanes in mask. Values come and go in registers and only the shim, which is not instrumented, sees slots: no access of them is for TSan.
+// Memory is ordered (seen by TSan alone) only by meet_fence, as __syncwarp does; a shuffle orders nothing on a GPU either.
+void meet_fence(uint32_t mask, const char *what, Where where);
 Round meet8(uint32_t mask, uint64_t value, const char *what, Where where, Fold fold);
+uint64_t slot_word(Round r, unsigned lane, size_t at); // what a lane of the round handed in (at 0) or got (RESULT)
 int sync_block(int predicate, Where where, const char *what); // all threads; returns the number with predicate
 void fold_ballot(unsigned char *, uint32_t), fold_match(unsigned char *, uint32_t);
 void fold_add(unsigned char *, uint32_t), fold_and(unsigned char *, uint32_t), fold_or(unsigned char *, uint32_t), fold_xor(unsigned char *, uint32_t);
@@ -21,10 +23,10 @@ template <class T> inline uint64_t word(T v) {
 	memcpy(&u, (const void *)&v, sizeof v);
 	return u;
 }
-template <class T> inline T take(const Round &r, unsigned lane, size_t at = 0) {
-	if (!(r.mask >> (lane & 31) & 1)) trap("a shuffle reads a lane that is not in the mask or has left the kernel");
+template <class T> inline T take(Round r, unsigned lane, size_t at = 0) {
+	uint64_t word = slot_word(r, lane & 31, at);
 	T v;
-	memcpy((void *)&v, r.buf + (lane & 31) * SLOT + at, sizeof v);
+	memcpy((void *)&v, &word, sizeof v);
 	return v;
 }
 template <class T> constexpr bool shuffles = std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8 || (sizeof(T) == 2 && !std::is_arithmetic_v<T>));
@@ -34,7 +36,7 @@ inline void __syncthreads(CUEMU_HERE) { cuemu::sync_block(0, CUEMU_WHERE, "__syn
 inline int __syncthreads_count(int p, CUEMU_HERE) { return cuemu::sync_block(p != 0, CUEMU_WHERE, "__syncthreads_count"); }
 inline int __syncthreads_or(int p, CUEMU_HERE) { return cuemu::sync_block(p != 0, CUEMU_WHERE, "__syncthreads_or") != 0; }
 inline int __syncthreads_and(int p, CUEMU_HERE) { return cuemu::sync_block(p == 0, CUEMU_WHERE, "__syncthreads_and") == 0; }
-inline void __syncwarp(unsigned mask = 0xffffffffu, CUEMU_HERE) { cuemu::meet(mask, nullptr, 0, "__syncwarp", CUEMU_WHERE, true, nullptr); }
+inline void __syncwarp(unsigned mask = 0xffffffffu, CUEMU_HERE) { cuemu::meet_fence(mask, "__syncwarp", CUEMU_WHERE); }
 
 template <class T> inline T __shfl_sync(unsigned mask, T v, int src, int width = 32, CUEMU_HERE) {
 	static_assert(cuemu::shuffles<T>);
