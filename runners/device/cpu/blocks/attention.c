@@ -331,8 +331,9 @@ INLINE void overlapped(int64_t d_blocks, const struct attend_item *a, const stru
 		uint16_t *p = w->p + turn * BLOCK * KEYS;
 		bool last = key + KEYS >= b.end;
 		block_mask(&b, logits, key, end, suspect);
-		for (int64_t i = 0; i < b.rows && key == first; i++) /* every maximum rises: not worth the try */
-			raise_row(logits + i * KEYS, w->units, i, b.d_blocks, b.out, &b.max[i], &w->sums[i]);
+		for (int64_t i = 0; i < b.rows && key == first; i++) /* the maximum of a row that sees any rises: not worth the try */
+			if (row_sees(a, s, b.row0 + i) > first)
+				raise_row(logits + i * KEYS, w->units, i, b.d_blocks, b.out, &b.max[i], &w->sums[i]);
 		uint32_t late = stages_run(&b, &(struct stages){last ? NULL : keys + step, w->logits + (turn ^ 1) * BLOCK * KEYS, logits, p,
 			key > first && wants(a) ? values - step : NULL, w->p + (turn ^ 1) * BLOCK * KEYS, key == first + KEYS}, d_blocks);
 		for (; late; late &= late - 1)
