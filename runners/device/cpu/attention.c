@@ -63,13 +63,11 @@ static int64_t query_blocks(const struct device *d, int g, int64_t queries)
 	return (queries + block - 1) / block;
 }
 
-/* Cuts one (sequence, head) into items of query blocks; returns how many were written (counted when items is NULL). */
+/* Cuts one (sequence, head) into items, query_blocks() of them; returns their number. */
 static int64_t add_items(const struct device *d, struct attend_item *items, const struct attend_item *whole)
 {
 	int64_t n = 0, block = query_block(d, whole->g, whole->queries);
 	for (int64_t i = 0; i < whole->queries; i += block, n++) {
-		if (!items)
-			continue;
 		items[n] = *whole;
 		items[n].queries = whole->queries - i < block ? whole->queries - i : block;
 		items[n].seen = whole->seen + (whole->causal ? i : 0);

@@ -41,18 +41,23 @@ INLINE void unit_end(void)
 	_tile_release();
 }
 
-/* Four sums of 32 x 32 += left block (a) x right tiles (b0, b1). The right one is used by many rows and stays in L1; `stream`
- * keeps the other from pushing it out. */
-#define TILE_STEP(load_a, a, load_b, b0, b1, stride)                                                                             \
+/* Four sums of 32 x 32 += left block (a) x two right tiles (b); DO(i) is done after product i. The right ones may be used by many rows and stay
+ * in L1; `stream` keeps the other operand from pushing them out. */
+#define NOTHING(i)
+#define TILE_STEP(DO, load_a, a, load_b, b)                                                                                      \
 	do {                                                                                                                     \
-		load_b(6, b0, stride);                                                                                           \
+		load_b(6, b, 64);                                                                                                \
 		load_a(4, a, 64);                                                                                                \
 		_tile_dpbf16ps(0, 4, 6);                                                                                         \
-		load_b(7, b1, stride);                                                                                           \
+		DO(0);                                                                                                           \
+		load_b(7, (const char *)(b) + 1024, 64);                                                                         \
 		_tile_dpbf16ps(1, 4, 7);                                                                                         \
-		load_a(5, (const char *)(a) + 1024, 64);                                                                                       \
+		DO(1);                                                                                                           \
+		load_a(5, (const char *)(a) + 1024, 64);                                                                         \
 		_tile_dpbf16ps(2, 5, 6);                                                                                         \
+		DO(2);                                                                                                           \
 		_tile_dpbf16ps(3, 5, 7);                                                                                         \
+		DO(3);                                                                                                           \
 	} while (0)
 
 INLINE void sums_zero(void)
@@ -81,7 +86,7 @@ INLINE void sums_store(float *c)
 INLINE void right_step(bool two, const uint16_t *a, const uint16_t *b)
 {
 	if (two) {
-		TILE_STEP(_tile_loadd, a, _tile_stream_loadd, b, b + RIGHT_VALUES, 64);
+		TILE_STEP(NOTHING, _tile_loadd, a, _tile_stream_loadd, b);
 		return;
 	}
 	_tile_stream_loadd(6, b, 64);
@@ -145,23 +150,6 @@ INLINE int64_t product_groups(int64_t d_blocks)
 	return KEYS / BLOCK * d_blocks;
 }
 
-#define NOTHING(i)
-#define PRODUCTS_AND(DO, a, b)                                                                                                   \
-	do {                                                                                                                     \
-		_tile_stream_loadd(6, b, 64);                                                                                    \
-		_tile_loadd(4, a, 64);                                                                                           \
-		_tile_dpbf16ps(0, 4, 6);                                                                                         \
-		DO(0);                                                                                                           \
-		_tile_stream_loadd(7, (b) + RIGHT_VALUES, 64);                                                                   \
-		_tile_dpbf16ps(1, 4, 7);                                                                                         \
-		DO(1);                                                                                                           \
-		_tile_loadd(5, (const char *)(a) + 1024, 64);                                                                    \
-		_tile_dpbf16ps(2, 5, 6);                                                                                         \
-		DO(2);                                                                                                           \
-		_tile_dpbf16ps(3, 5, 7);                                                                                         \
-		DO(3);                                                                                                           \
-	} while (0)
-
 #define LOGITS_GROUP(DO, group, q, keys, d_blocks, logits)                                                                       \
 	do {                                                                                                                     \
 		int64_t b_ = (group) % (d_blocks);                                                                               \
@@ -169,7 +157,7 @@ INLINE int64_t product_groups(int64_t d_blocks)
 		stores_first();                                                                                                  \
 		if (b_ == 0)                                                                                                     \
 			sums_zero();                                                                                             \
-		PRODUCTS_AND(DO, (q) + b_ * BLOCK_VALUES, (keys) + (group)*BLOCK_VALUES);                                        \
+		TILE_STEP(DO, _tile_loadd, (q) + b_ * BLOCK_VALUES, _tile_stream_loadd, (keys) + (group)*BLOCK_VALUES);          \
 		if (b_ == (d_blocks)-1) {                                                                                        \
 			_tile_stored(0, l_, KEYS * 4);                                                                           \
 			_tile_stored(1, l_ + 16, KEYS * 4);                                                                      \
@@ -188,7 +176,7 @@ INLINE int64_t product_groups(int64_t d_blocks)
 			sums_zero();                                                                                             \
 		else if (k_ == 0)                                                                                                \
 			sums_load(o_);                                                                                           \
-		PRODUCTS_AND(DO, (p) + k_ * BLOCK_VALUES, (values) + (k_ * (d_blocks) + b_) * BLOCK_VALUES);                     \
+		TILE_STEP(DO, _tile_loadd, (p) + k_ * BLOCK_VALUES, _tile_stream_loadd, (values) + (k_ * (d_blocks) + b_) * BLOCK_VALUES); \
 		if (k_ == KEYS / BLOCK - 1)                                                                                      \
 			sums_store(o_);                                                                                          \
 		stores_first();                                                                                                  \

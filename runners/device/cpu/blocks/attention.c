@@ -2,7 +2,7 @@
  *
  * A part's keys and values (at most ATTN_PART) are packed once an item into right tiles and stay in L2; blocks of 32 rows (query x
  * head of the group) pass over them, KEYS keys at a time: logits, softmax, out += P V, all in L1. Where products run beside vector
- * instructions the three stages work on three blocks of keys at once, some rows of softmax between every four products.
+ * instructions the three stages work on three blocks of keys at once, some rows of softmax after every product.
  *
  * Logits are brought to units of 1/128 in log2, so that the exponent of 2^x is a whole number with 7 fraction bits: its upper part is
  * the exponent of a bf16, its lower seven bits choose the mantissa from a table. A row's maximum may be out of date by 2^8, which fp32 sums do not
@@ -194,13 +194,13 @@ INLINE int64_t ask_ahead(const struct attend_item *a, const struct segment *s, i
 	return key;
 }
 
-/* A row block at work: rows [row0, row0 + rows) of the item over keys [first, end) of segment s. */
+/* A row block at work: rows [row0, row0 + rows) of the item over keys up to `end` of segment s. */
 struct block {
 	const struct attend_item *a;
 	const struct work *w;
 	const uint16_t *q;
 	float *out, *max; /* in w->part */
-	int64_t row0, rows, d_blocks, first, end;
+	int64_t row0, rows, d_blocks, end;
 	int s;
 	bool lost[BLOCK]; /* a logit of the row is lost */
 };
@@ -209,7 +209,7 @@ static struct block block_start(const struct attend_item *a, const struct work *
 {
 	int64_t d_blocks = blocks_of(a->d), left = a->queries * a->g - rb * BLOCK, size = rb * d_blocks * BLOCK_VALUES;
 	struct block b = {.a = a, .w = w, .q = w->queries + size, .out = w->part.out + size, .max = w->part.max + rb * BLOCK, .row0 = rb * BLOCK,
-		.rows = smaller(left, BLOCK), .d_blocks = d_blocks, .first = first, .s = s};
+		.rows = smaller(left, BLOCK), .d_blocks = d_blocks, .s = s};
 	b.end = smaller(end, row_sees(a, s, b.row0 + b.rows - 1)); /* of what its last row sees */
 	for (int64_t i = 0; i < BLOCK; i++) {
 		w->sums[i] = _mm512_setzero_ps();

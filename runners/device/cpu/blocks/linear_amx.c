@@ -81,7 +81,7 @@ INLINE void block_of(const struct linear_item *a, const char *x, const char *w, 
 	const struct done *before, struct ahead *ahead)
 {
 #define STEP                                                                                                                     \
-	TILE_STEP(_tile_stream_loadd, x, _tile_loadd, w, w + 1024, 64);                                                          \
+	TILE_STEP(NOTHING, _tile_stream_loadd, x, _tile_loadd, w);                                                               \
 	if (first)                                                                                                               \
 		prefetch(w);                                                                                                     \
 	else                                                                                                                     \
