@@ -15,6 +15,28 @@ void ISA(pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t
 		}
 }
 
+/* 16 x 16 transpose: four rounds of interleaving row i with row i + 8. */
+INLINE void transpose(vf r[VL])
+{
+	vi low, high;
+	for (int i = 0; i < VL; i++) {
+		low[i] = i / 2 + i % 2 * VL;
+		high[i] = low[i] + VL / 2;
+	}
+#pragma GCC unroll 4
+	for (int round = 1; round < VL; round *= 2) {
+		vf t[VL];
+#pragma GCC unroll 8
+		for (int i = 0; i < VL / 2; i++) {
+			t[2 * i] = __builtin_shuffle(r[i], r[i + VL / 2], low);
+			t[2 * i + 1] = __builtin_shuffle(r[i], r[i + VL / 2], high);
+		}
+#pragma GCC unroll 16
+		for (int i = 0; i < VL; i++)
+			r[i] = t[i];
+	}
+}
+
 /* 16 columns of W (rows of src) to one right tile of each 32 k; those behind n are zeros. */
 INLINE void panel_16(uint16_t *dst, const float *src, int64_t n, int64_t k)
 {

@@ -1,7 +1,8 @@
 /* attention.c: tiled attention with online softmax, and probabilities reduced over queries.
  *
  * Key blocks of ATTN_BLOCK are packed once an item: K transposed into panels [TILE_COLS keys] of [d][TILE_COLS], V into panels of
- * [keys][TILE_COLS channels], both fp32. Where one row tile is all there is (decoding), packing would cost more than it saves: it reads the cache itself. Rows (query x head of the group) go through in register tiles of TILE_ROWS:
+ * [keys][TILE_COLS channels], both fp32. Where there are few rows (decoding), packing would cost more than it saves: they
+ * read the cache itself. Rows (query x head of the group) go through in register tiles of at most TILE_ROWS:
  * logits = Q K^T (sum over channels, ascending), softmax of the tile, out += P V (sum over keys, ascending).
  * After ATTN_PART keys the result is merged into the row's total and the next part starts from nothing: parts can be computed by
  * different threads and merged afterwards, by the same code in the same order.
@@ -31,13 +32,34 @@ INLINE float load_channel(const void *base, int64_t at, bool bf16)
 	return bf16 ? bf16_to(((const uint16_t *)base)[at]) : ((const float *)base)[at];
 }
 
-/* Channels [t, t + VL) of VL keys that begin at row[]: a vector a channel. */
-INLINE void load_keys(vf r[VL], const void *base, const int64_t row[VL], int t, bool bf16)
+/* Where VL keys stand, from `key` on; those behind `end` repeat the last. */
+INLINE void locate_keys(const char *row[VL], const struct segment *s, int64_t key, int64_t end, int d, bool bf16)
 {
-#pragma GCC unroll 16
 	for (int i = 0; i < VL; i++)
-		r[i] = load_channels(base, row[i] + t, bf16);
-	transpose(r);
+		row[i] = (const char *)s->k + row_of(s, key + i < end ? key + i : end - 1) * d * (bf16 ? 2 : 4);
+}
+
+/* Channels of VL keys, a vector a channel, from `t` on: so many as four words of the cache hold. */
+#define CHANNELS(bf16) ((bf16) ? 2 * WORDS : WORDS)
+INLINE void load_keys(vf *r, const char *const row[VL], int t, bool bf16)
+{
+	vf words[WORDS];
+	columns_load(words, row, (int64_t)t * (bf16 ? 2 : 4));
+#pragma GCC unroll 4
+	for (int i = 0; i < WORDS; i++)
+		if (bf16) {
+			r[2 * i] = vf_even((vu)words[i]);
+			r[2 * i + 1] = vf_odd((vu)words[i]);
+		} else
+			r[i] = words[i];
+}
+/* The last ones, where four words do not come out even. */
+INLINE vf load_keys_channel(const char *const row[VL], int t, bool bf16)
+{
+	float x[VL];
+	for (int i = 0; i < VL; i++)
+		x[i] = load_channel(row[i], t, bf16);
+	return vf_load(x);
 }
 
 /* Keys [first, first+n) to kp[key / TILE_COLS][d][TILE_COLS]. Columns behind n in the last group of VL repeat the last key: they
@@ -46,20 +68,18 @@ INLINE void pack_keys_as(bool bf16, float *kp, const struct segment *s, int64_t 
 {
 	for (int64_t j = 0; j < n; j += VL) {
 		float *dst = kp + j / TILE_COLS * TILE_COLS * d + j % TILE_COLS;
-		int64_t row[VL];
-		for (int i = 0; i < VL; i++)
-			row[i] = row_of(s, first + (j + i < n ? j + i : n - 1)) * d;
-		int t = 0;
-		for (; t + VL <= d; t += VL) {
-			vf r[VL];
-			load_keys(r, s->k, row, t, bf16);
-#pragma GCC unroll 16
-			for (int i = 0; i < VL; i++)
+		const char *row[VL];
+		int t = 0, channels = CHANNELS(bf16);
+		locate_keys(row, s, first + j, first + n, d, bf16);
+		for (; t + channels <= d; t += channels) {
+			vf r[CHANNELS(true)];
+			load_keys(r, row, t, bf16);
+#pragma GCC unroll 8
+			for (int i = 0; i < channels; i++)
 				vf_store(dst + (t + i) * TILE_COLS, r[i]);
 		}
 		for (; t < d; t++)
-			for (int i = 0; i < VL; i++)
-				dst[t * TILE_COLS + i] = load_channel(s->k, row[i] + t, bf16);
+			vf_store(dst + t * TILE_COLS, load_keys_channel(row, t, bf16));
 		if (j + VL >= n && j % TILE_COLS == 0) /* the tile reads both halves of the panel */
 			for (t = 0; t < d; t++)
 				vf_store(dst + t * TILE_COLS + VL, vf_set(0));
@@ -109,7 +129,7 @@ static void pack_query(float *dst, const float *q, int d, bool bf16)
 INLINE void logits_tile(int rows, const float *q, const float *kp, int64_t n, int d, float *logits)
 {
 	for (int64_t j = 0; j < n; j += TILE_COLS)
-		tile_f32(rows, q, Q_LD, 1, kp + j * d, TILE_COLS, d, logits + j, ATTN_BLOCK, false);
+		tile_f32(rows, 2, q, Q_LD, 1, kp + j * d, TILE_COLS, d, logits + j, ATTN_BLOCK, false);
 }
 static void logits_of(int64_t rows, const float *q, const float *kp, int64_t n, int d, float *logits)
 {
@@ -120,16 +140,22 @@ static void logits_of(int64_t rows, const float *q, const float *kp, int64_t n, 
 INLINE void values_tile(int rows, const float *p, const float *vp, int64_t n, int64_t d_pad, float *out)
 {
 	for (int64_t t = 0; t < d_pad; t += TILE_COLS)
-		tile_f32(rows, p, ATTN_BLOCK, 1, vp + t * ATTN_BLOCK, TILE_COLS, n, out + t, d_pad, true);
+		tile_f32(rows, 2, p, ATTN_BLOCK, 1, vp + t * ATTN_BLOCK, TILE_COLS, n, out + t, d_pad, true);
 }
 static void add_values(int64_t rows, const float *p, const float *vp, int64_t n, int64_t d_pad, float *out)
 {
 	FOR_ROWS(rows, values_tile(ROWS, p, vp, n, d_pad, out));
 }
 
-/* ---- few rows (a token decoded): one row tile, straight from the cache, in the same order of sums ---- */
+/* ---- few rows (a token decoded): straight from the cache, in the same order of sums ---- */
 
-enum { AHEAD = 2 * VL }; /* keys asked for before their turn, one by one through an index */
+enum {
+	FEW = 12,      /* rows, of one tile or two */
+	AHEAD = 2 * VL /* keys asked for before their turn, one by one through an index */
+};
+/* Sums wait for each other: of few rows, several times as many side by side. */
+#define KEYS_FEW(rows) (2 * (rows) <= TILE_ROWS ? 2 * VL : VL)
+#define CHANNELS_FEW(rows) (2 * (rows) <= TILE_ROWS ? 4 * VL : 2 * VL)
 INLINE void prefetch_key(const void *base, const struct segment *s, int64_t key, int d, bool bf16)
 {
 	if (key >= s->n)
@@ -139,85 +165,107 @@ INLINE void prefetch_key(const void *base, const struct segment *s, int64_t key,
 		_mm_prefetch(row + i, _MM_HINT_T0);
 }
 
-/* logits[rows][ATTN_BLOCK] of VL keys from `key` on; those behind `end` repeat the last. */
+/* sum[sides][rows] += the rows' channel x the same of VL keys a side */
+INLINE void add_channel(int rows, int sides, vf (*sum)[TILE_ROWS], const float *q, const vf *keys)
+{
+#pragma GCC unroll 12
+	for (int i = 0; i < rows; i++) {
+		vf x = vf_set(q[i * Q_LD]);
+#pragma GCC unroll 2
+		for (int side = 0; side < sides; side++)
+			sum[side][i] = vf_fma(x, keys[side], sum[side][i]);
+	}
+}
+
+/* logits[rows][ATTN_BLOCK] of KEYS_FEW(rows) keys from `key` on, VL a side; those behind `end` repeat the last. */
 INLINE void logits_few(int rows, bool bf16, const float *q, const struct segment *s, int64_t key, int64_t end, int d, float *logits)
 {
-	int64_t row[VL];
-	vf sum[TILE_ROWS];
-	for (int i = 0; i < VL; i++) {
-		row[i] = row_of(s, key + i < end ? key + i : end - 1) * d;
-		prefetch_key(s->k, s, key + i + AHEAD, d, bf16);
-	}
-#pragma GCC unroll 12
-	for (int i = 0; i < rows; i++)
-		sum[i] = vf_set(0);
-	int t = 0;
-	for (; t + VL <= d; t += VL) {
-		vf r[VL];
-		load_keys(r, s->k, row, t, bf16);
-#pragma GCC unroll 16
-		for (int c = 0; c < VL; c++)
-#pragma GCC unroll 12
-			for (int i = 0; i < rows; i++)
-				sum[i] = vf_fma(vf_set(q[i * Q_LD + t + c]), r[c], sum[i]);
-	}
-	for (; t < d; t++) {
-		vf r;
+	enum { SIDES = 2 };
+	const char *row[SIDES][VL];
+	vf sum[SIDES][TILE_ROWS];
+	int sides = KEYS_FEW(rows) / VL, channels = CHANNELS(bf16), t = 0;
+#pragma GCC unroll 2
+	for (int side = 0; side < sides; side++) {
+		locate_keys(row[side], s, key + side * VL, end, d, bf16);
 		for (int i = 0; i < VL; i++)
-			r[i] = load_channel(s->k, row[i] + t, bf16);
+			prefetch_key(s->k, s, key + side * VL + i + AHEAD, d, bf16);
 #pragma GCC unroll 12
 		for (int i = 0; i < rows; i++)
-			sum[i] = vf_fma(vf_set(q[i * Q_LD + t]), r, sum[i]);
+			sum[side][i] = vf_set(0);
+	}
+	for (; t + channels <= d; t += channels) {
+		vf r[SIDES][CHANNELS(true)];
+#pragma GCC unroll 2
+		for (int side = 0; side < sides; side++)
+			load_keys(r[side], row[side], t, bf16);
+#pragma GCC unroll 8
+		for (int c = 0; c < channels; c++)
+			add_channel(rows, sides, sum, q + t + c, (const vf[SIDES]){r[0][c], r[sides - 1][c]});
+	}
+	for (; t < d; t++)
+		add_channel(rows, sides, sum, q + t,
+			(const vf[SIDES]){load_keys_channel(row[0], t, bf16), load_keys_channel(row[sides - 1], t, bf16)});
+#pragma GCC unroll 2
+	for (int side = 0; side < sides; side++)
+#pragma GCC unroll 12
+		for (int i = 0; i < rows; i++)
+			vf_store(logits + i * ATTN_BLOCK + side * VL, sum[side][i]);
+}
+
+/* VL channels of a value from channel t on, zeros behind d; `whole`: d is not met. */
+INLINE vf value_channels(const void *base, int64_t row, int t, int d, bool whole, bool bf16)
+{
+	if (whole || t + VL <= d)
+		return load_channels(base, row + t, bf16);
+	float x[VL] = {0};
+	for (int i = 0; t + i < d; i++)
+		x[i] = load_channel(base, row + t + i, bf16);
+	return vf_load(x);
+}
+
+/* out[rows][d_pad] += p[rows][ATTN_BLOCK] over n values from `key` on, channels [t, t + width) */
+INLINE void values_few(int rows, int width, bool whole, bool bf16, const float *p, const struct segment *s, int64_t key, int64_t n, int d,
+	int64_t d_pad, int t, float *out)
+{
+	vf sum[TILE_ROWS][ACROSS];
+	int across = width / VL;
+#pragma GCC unroll 12
+	for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+		for (int c = 0; c < across; c++)
+			sum[i][c] = vf_load(out + i * d_pad + t + c * VL);
+	for (int64_t j = 0; j < n; j++) {
+		int64_t row = row_of(s, key + j) * d;
+		if (t == 0)
+			prefetch_key(s->v, s, key + j + AHEAD, d, bf16);
+#pragma GCC unroll 4
+		for (int c = 0; c < across; c++) {
+			vf v = value_channels(s->v, row, t + c * VL, d, whole, bf16);
+#pragma GCC unroll 12
+			for (int i = 0; i < rows; i++)
+				sum[i][c] = vf_fma(vf_set(p[i * ATTN_BLOCK + j]), v, sum[i][c]);
+		}
 	}
 #pragma GCC unroll 12
 	for (int i = 0; i < rows; i++)
-		vf_store(logits + i * ATTN_BLOCK, sum[i]);
+#pragma GCC unroll 4
+		for (int c = 0; c < across; c++)
+			vf_store(out + i * d_pad + t + c * VL, sum[i][c]);
 }
 
-/* VL channels of a value from channel t on, zeros behind d. */
-INLINE vf value_channels(const void *base, int64_t row, int t, int d, bool bf16)
+/* All channels. */
+INLINE void values_across(int rows, bool bf16, const float *p, const struct segment *s, int64_t key, int64_t n, int d, int64_t d_pad, float *out)
 {
-	if (t + VL <= d)
-		return load_channels(base, row + t, bf16);
-	vf x = vf_set(0);
-	for (int i = 0; t + i < d; i++)
-		x[i] = load_channel(base, row + t + i, bf16);
-	return x;
-}
-
-/* out[rows][d_pad] += p[rows][ATTN_BLOCK] over n values from `key` on */
-INLINE void values_few(int rows, bool bf16, const float *p, const struct segment *s, int64_t key, int64_t n, int d, int64_t d_pad, float *out)
-{
-	for (int t = 0; t < d_pad; t += TILE_COLS) {
-		vf s0[TILE_ROWS], s1[TILE_ROWS];
-#pragma GCC unroll 12
-		for (int i = 0; i < rows; i++) {
-			s0[i] = vf_load(out + i * d_pad + t);
-			s1[i] = vf_load(out + i * d_pad + t + VL);
-		}
-		for (int64_t j = 0; j < n; j++) {
-			int64_t row = row_of(s, key + j) * d;
-			vf v0 = value_channels(s->v, row, t, d, bf16), v1 = value_channels(s->v, row, t + VL, d, bf16);
-			if (t == 0)
-				prefetch_key(s->v, s, key + j + AHEAD, d, bf16);
-#pragma GCC unroll 12
-			for (int i = 0; i < rows; i++) {
-				vf x = vf_set(p[i * ATTN_BLOCK + j]);
-				s0[i] = vf_fma(x, v0, s0[i]);
-				s1[i] = vf_fma(x, v1, s1[i]);
-			}
-		}
-#pragma GCC unroll 12
-		for (int i = 0; i < rows; i++) {
-			vf_store(out + i * d_pad + t, s0[i]);
-			vf_store(out + i * d_pad + t + VL, s1[i]);
-		}
-	}
+	int t = 0;
+	for (; t + CHANNELS_FEW(rows) <= d; t += CHANNELS_FEW(rows))
+		values_few(rows, CHANNELS_FEW(rows), true, bf16, p, s, key, n, d, d_pad, t, out);
+	for (; t < d_pad; t += TILE_COLS)
+		values_few(rows, TILE_COLS, false, bf16, p, s, key, n, d, d_pad, t, out);
 }
 
 static void logits_of_few(int64_t rows, bool bf16, const float *q, const struct segment *s, int64_t first, int64_t n, int d, float *logits)
 {
-	for (int64_t j = 0; j < n; j += VL)
+	for (int64_t j = 0; j < n; j += KEYS_FEW(rows))
 		if (bf16)
 			FOR_ROWS(rows, logits_few(ROWS, true, q, s, first + j, first + n, d, logits + j))
 		else
@@ -226,9 +274,9 @@ static void logits_of_few(int64_t rows, bool bf16, const float *q, const struct 
 static void add_few_values(int64_t rows, bool bf16, const float *p, const struct segment *s, int64_t first, int64_t n, int d, int64_t d_pad, float *out)
 {
 	if (bf16)
-		FOR_ROWS(rows, values_few(ROWS, true, p, s, first, n, d, d_pad, out))
+		FOR_ROWS(rows, values_across(ROWS, true, p, s, first, n, d, d_pad, out))
 	else
-		FOR_ROWS(rows, values_few(ROWS, false, p, s, first, n, d, d_pad, out))
+		FOR_ROWS(rows, values_across(ROWS, false, p, s, first, n, d, d_pad, out))
 }
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
@@ -315,6 +363,13 @@ static void pack_queries(const struct attend_item *a, float *q)
 		pack_query(q + r * Q_LD, a->q + r / a->g * a->q_ld + r % a->g * a->d, a->d, a->bf16);
 }
 
+/* Rows of a tile where all are about the same size: one with a row or two would take as long as a whole one. */
+static int64_t even_tile(int64_t rows)
+{
+	int64_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+	return (rows + tiles - 1) / tiles;
+}
+
 /* Attention of all rows over keys [first, end) of segment s into w->part. Query i sees the segment's first seen + i*step keys. */
 static void attend_keys(const struct attend_item *a, const struct work *w, int s, int64_t first, int64_t end)
 {
@@ -325,7 +380,8 @@ static void attend_keys(const struct attend_item *a, const struct work *w, int s
 		seen = last ? a->seen : seg->n;
 	struct online o = w->part;
 	float c = a->scale * LOG2E, *tile = w->tile;
-	bool few = rows <= TILE_ROWS;
+	bool few = rows <= FEW;
+	int64_t even = even_tile(rows);
 
 	online_clear(&o, rows, d_pad);
 	for (int64_t b = first; b < end; b += ATTN_BLOCK) {
@@ -334,13 +390,13 @@ static void attend_keys(const struct attend_item *a, const struct work *w, int s
 			pack_keys(w->kp, seg, b, n, d, a->bf16);
 		if (!few && a->out)
 			pack_values(w->vp, seg, b, n, d, a->bf16);
-		for (int64_t r0 = 0; r0 < rows; r0 += TILE_ROWS) {
-			int64_t tile_rows = rows - r0 < TILE_ROWS ? rows - r0 : TILE_ROWS;
+		for (int64_t r0 = 0; r0 < rows; r0 += even) {
+			int64_t tile_rows = rows - r0 < even ? rows - r0 : even;
 			int64_t keys = clamp(seen + (r0 + tile_rows - 1) / g * step - b, 0, n), width = round_up(keys, TILE_COLS);
 			if (keys == 0)
 				continue;
 			if (few)
-				logits_of_few(rows, a->bf16, w->q, seg, b, keys, d, tile);
+				logits_of_few(tile_rows, a->bf16, w->q + r0 * Q_LD, seg, b, keys, d, tile);
 			else
 				logits_of(tile_rows, w->q + r0 * Q_LD, w->kp, keys, d, tile);
 			for (int64_t i = 0; i < tile_rows; i++) {
@@ -355,7 +411,7 @@ static void attend_keys(const struct attend_item *a, const struct work *w, int s
 						vf_store(o.out + r * d_pad + t, vf_load(o.out + r * d_pad + t) * rescale);
 			}
 			if (a->out && few)
-				add_few_values(rows, a->bf16, tile, seg, b, keys, d, d_pad, o.out);
+				add_few_values(tile_rows, a->bf16, tile, seg, b, keys, d, d_pad, o.out + r0 * d_pad);
 			else if (a->out)
 				add_values(tile_rows, tile, w->vp, keys, d_pad, o.out + r0 * d_pad);
 		}
@@ -449,12 +505,24 @@ void ISA(attend_merge)(const struct attend_item *a, const float *parts, void *sc
 
 /* ---- probabilities reduced over queries ---- */
 
+INLINE vf reduce_one(vf sum, vf p, bool max, float weight)
+{
+	return max ? vf_max(sum, p) : vf_fma(p, vf_set(weight), sum);
+}
+
 /* acc (+)= p over one key block: the running reduction of one output row */
 INLINE void accumulate(float *acc, const float *p, int64_t width, bool max, float weight)
 {
+	for (int64_t j = 0; j < width; j += VL)
+		vf_store(acc + j, reduce_one(vf_load(acc + j), vf_load(p + j), max, weight));
+}
+
+/* The same with p made of a row's logits: 2^(s c + lse) of the first n_seen keys, 0 behind. */
+INLINE void accumulate_row(float *acc, const float *s, int64_t n_seen, int64_t width, vf c, vf lse, bool max, float weight)
+{
 	for (int64_t j = 0; j < width; j += VL) {
-		vf x = vf_load(acc + j), y = vf_load(p + j);
-		vf_store(acc + j, max ? vf_max(x, y) : vf_fma(y, vf_set(weight), x));
+		vf p = vf_exp2(vf_fma(vf_load(s + j), c, lse));
+		vf_store(acc + j, reduce_one(vf_load(acc + j), j + VL > n_seen ? vf_first(p, n_seen - j, 0) : p, max, weight));
 	}
 }
 
@@ -481,25 +549,19 @@ void ISA(reduce)(const struct reduce_item *a, void *scratch)
 		logits_of(tile_rows, q, kp, n, d, tile);
 		for (int64_t i = 0; i < tile_rows; i++) {
 			int64_t query = (r0 + i) / g, h = (r0 + i) % g, n_seen = clamp(a->seen + query * step, 0, n);
-			float *p = tile + i * ATTN_BLOCK;
+			const float *s = tile + i * ATTN_BLOCK;
 			vf lse = vf_set(-a->lse[query * a->lse_ld + h] * LOG2E);
 			if (n_seen == 0)
 				continue; /* zeros would change nothing */
-			for (int64_t j = 0; j < width; j += VL) {
-				vf x = vf_exp2(vf_fma(vf_load(p + j), c, lse));
-				vf_store(p + j, j + VL > n_seen ? vf_first(x, n_seen - j, 0) : x);
+			if (a->group != GROUP_MAX) {
+				accumulate_row(acc + (a->group == GROUP_NONE ? h * ATTN_BLOCK : 0), s, n_seen, width, c, lse, max, weight);
+				continue;
 			}
-			if (a->group == GROUP_NONE)
-				accumulate(acc + h * ATTN_BLOCK, p, width, max, 1);
-			else if (a->group == GROUP_MEAN)
-				accumulate(acc, p, width, max, weight);
-			else {
-				if (h == 0)
-					memset(most, 0, ATTN_BLOCK * sizeof *most);
-				accumulate(most, p, width, true, 1);
-				if (h == g - 1)
-					accumulate(acc, most, width, max, 1);
-			}
+			if (h == 0)
+				memset(most, 0, ATTN_BLOCK * sizeof *most);
+			accumulate_row(most, s, n_seen, width, c, lse, true, 1);
+			if (h == g - 1)
+				accumulate(acc, most, width, max, 1);
 		}
 	}
 	for (int h = 0; h < outs; h++)

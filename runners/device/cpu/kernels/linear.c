@@ -1,45 +1,45 @@
 /* linear.c: one block of y = x W^T: rows of packed X against panels of packed W.
  *
- * Two forms of the same sum, chosen by what W is and how many rows there are:
+ * Two forms of the same sum, chosen by what W is:
  * - fp32 W: FMA from the panel.
- * - bf16 W: FMA after widening; many rows: a K block of the panel is widened once into scratch (L1) and used by all row tiles, which stay in L2;
- * few rows (decoding): widened in registers while W streams from memory. Both do the same FMAs in the same order.
+ * - bf16 W: FMA after widening, in registers. Few rows (decoding): while W streams from memory. Many rows: a K block of the panel stays in L1 for all
+ *   row tiles, which stay in L2; with AVX-512 it is widened once, into scratch, and then like fp32. All do the same FMAs in the same order.
  * Partial sums between K blocks are kept in scratch in fp32: storing and loading them changes no bit. */
 #include "runners/device/cpu/kernels/simd.h"
 
 enum {
 	PREFETCH = 2048,     /* bytes ahead, into L2, while W streams */
-	LINEAR_K = 192,      /* K block: a widened panel (24 KB) is read from L1 */
+	LINEAR_K = 192,      /* K block: a panel of fp32 (24 KB) is read from L1 */
 	DEPTH_L2 = 1536,     /* k of the rows in L2, where the whole depth does not fit; a multiple of LINEAR_K */
 	X_BYTES = 512 << 10  /* of the rows in L2 */
 };
+/* Shifts of 512 bits take turns with FMAs; those of 256 bits have units beside theirs. */
+static const bool WIDEN_ONCE = VL == 16;
 
-/* VL columns of a whole tile to [VL][TILE_ROWS]. Each store runs into the next one's place, so the last is cut when nothing follows it. */
-INLINE void pack_columns(float *p, const float *x, int64_t ld, bool bf16, bool end)
+/* WORDS columns of a whole tile to [WORDS][TILE_ROWS]. Each store runs into the next one's place, so the last is cut when nothing follows it. */
+INLINE void pack_columns(float *p, const char *const row[VL], int64_t column, bool bf16, bool end)
 {
-	vf v[VL];
-#pragma GCC unroll 16
-	for (int r = 0; r < VL; r++) {
-		v[r] = r < TILE_ROWS ? vf_load(x + r * ld) : vf_set(0);
-		if (bf16)
-			v[r] = vf_round_bf16(v[r]);
+	vf v[WORDS];
+	columns_load(v, row, column * 4);
+#pragma GCC unroll 4
+	for (int c = 0; c < WORDS; c++) {
+		v[c] = bf16 ? vf_round_bf16(v[c]) : v[c];
+		if (c < WORDS - 1 || !end)
+			vf_store(p + c * TILE_ROWS, v[c]);
+		else
+			memcpy(p + c * TILE_ROWS, &v[c], TILE_ROWS * sizeof *p);
 	}
-	transpose(v);
-#pragma GCC unroll 16
-	for (int c = 0; c < VL - 1; c++)
-		vf_store(p + c * TILE_ROWS, v[c]);
-	if (end)
-		memcpy(p + (VL - 1) * TILE_ROWS, &v[VL - 1], TILE_ROWS * sizeof *p);
-	else
-		vf_store(p + (VL - 1) * TILE_ROWS, v[VL - 1]);
 }
 
 void ISA(pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t k, bool bf16)
 {
-	int64_t k_pad = round_up(k, 2), whole = rows == TILE_ROWS ? k / VL * VL : 0;
+	int64_t k_pad = round_up(k, 2), whole = rows == TILE_ROWS ? k / WORDS * WORDS : 0;
+	const char *row[VL];
 	float *p = dst;
-	for (int64_t i = 0; i < whole; i += VL)
-		pack_columns(p + i * TILE_ROWS, x + i, ld, bf16, i + VL == k_pad);
+	for (int i = 0; i < VL; i++)
+		row[i] = (const char *)(x + (i < rows ? i : 0) * ld);
+	for (int64_t i = 0; i < whole; i += WORDS)
+		pack_columns(p + i * TILE_ROWS, row, i, bf16, i + WORDS == k_pad);
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t i = whole; i < k_pad; i++) {
 			float v = i < k ? x[r * ld + i] : 0;
@@ -48,31 +48,42 @@ void ISA(pack_rows)(void *dst, const float *x, int64_t ld, int64_t rows, int64_t
 }
 
 /* As tile_f32 with a = packed rows and b = bf16 pairs, widened on the way. k even. */
-INLINE void tile_wide(int rows, const float *a, const uint32_t *b, int64_t k, float *c)
+INLINE void tile_wide(int rows, int across, const float *a, const uint32_t *b, int64_t k, float *c, bool more)
 {
-	vf s0[TILE_ROWS], s1[TILE_ROWS];
+	vf s[TILE_ROWS][ACROSS];
 #pragma GCC unroll 12
 	for (int i = 0; i < rows; i++)
-		s0[i] = s1[i] = vf_set(0);
+#pragma GCC unroll 4
+		for (int j = 0; j < across; j++)
+			s[i][j] = more ? vf_load(c + i * PANEL + j * VL) : vf_set(0);
 	for (int64_t p = 0; p < k; p += 2) {
-		vu w0 = *(const vu_mem *)b, w1 = *(const vu_mem *)(b + VL);
 		_mm_prefetch((const char *)b + PREFETCH, _MM_HINT_T1);
 		_mm_prefetch((const char *)b + PREFETCH + 64, _MM_HINT_T1);
-		vf even0 = vf_even(w0), odd0 = vf_odd(w0), even1 = vf_even(w1), odd1 = vf_odd(w1);
+#pragma GCC unroll 2
+		for (int half = 0; half < 2; half++) {
+			vf w[ACROSS];
+#pragma GCC unroll 4
+			for (int j = 0; j < across; j++) {
+				vu pair = *(const vu_mem *)(b + j * VL);
+				w[j] = half ? vf_odd(pair) : vf_even(pair);
+			}
 #pragma GCC unroll 12
-		for (int i = 0; i < rows; i++) {
-			vf x = vf_set(a[i]), y = vf_set(a[rows + i]);
-			s0[i] = vf_fma(y, odd0, vf_fma(x, even0, s0[i]));
-			s1[i] = vf_fma(y, odd1, vf_fma(x, even1, s1[i]));
+			for (int i = 0; i < rows; i++) {
+				vf x = vf_set(a[half * rows + i]);
+#pragma GCC unroll 4
+				for (int j = 0; j < across; j++)
+					vf_add_product(&s[i][j], x, w[j]);
+			}
+			__asm__ volatile("" ::: "memory"); /* pairs are loaded anew: kept, they would leave too few registers */
 		}
 		a += 2 * rows;
 		b += PANEL;
 	}
 #pragma GCC unroll 12
-	for (int i = 0; i < rows; i++) {
-		vf_store(c + i * PANEL, s0[i]);
-		vf_store(c + i * PANEL + VL, s1[i]);
-	}
+	for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+		for (int j = 0; j < across; j++)
+			vf_store(c + i * PANEL + j * VL, s[i][j]);
 }
 
 /* [kc/2][32][2] bf16 to [kc][32] fp32 */
@@ -86,18 +97,21 @@ static void widen_panel(float *dst, const uint32_t *src, int64_t kc)
 		}
 }
 
+/* Vectors a tile is wide: sums wait for each other, so a row or two take all columns of a panel at once. */
+#define TILE_ACROSS(rows) (3 * (rows) <= TILE_ROWS && ACROSS * VL <= PANEL ? ACROSS : 2)
+
 /* c[rows][PANEL] of one row tile and the K block [k0, k0+kc) of one panel. `wide`: the block as fp32, or NULL. */
 static void tile_of_panel(const struct linear_item *a, int64_t row, int64_t rows, const char *panel, const float *wide,
 	int64_t k0, int64_t kc, float *c)
 {
 	const float *x = (const float *)a->x + row * a->k + k0 * rows; /* tiles before this one hold row * k values */
-	for (int j = 0; j < PANEL; j += TILE_COLS) {
+	for (int j = 0; j < PANEL; j += TILE_ACROSS(rows) * VL) {
 		if (a->bf16 && !wide) {
-			const uint32_t *b = (const uint32_t *)panel + j;
-			FOR_ROWS(rows, tile_wide(ROWS, x, b, kc, c + j));
+			const uint32_t *b = (const uint32_t *)panel + k0 / 2 * PANEL + j;
+			FOR_ROWS(rows, tile_wide(ROWS, TILE_ACROSS(ROWS), x, b, kc, c + j, k0 > 0));
 		} else {
 			const float *b = (wide ? wide : (const float *)panel + k0 * PANEL) + j;
-			FOR_ROWS(rows, tile_f32(ROWS, x, 1, ROWS, b, PANEL, kc, c + j, PANEL, k0 > 0));
+			FOR_ROWS(rows, tile_f32(ROWS, TILE_ACROSS(ROWS), x, 1, ROWS, b, PANEL, kc, c + j, PANEL, k0 > 0));
 		}
 	}
 }
@@ -151,13 +165,13 @@ static void panel_depth(const struct linear_item *a, int64_t p, int64_t k0, int6
 {
 	const char *panel = a->w + p * a->panel_bytes, *block = panel + k0 * PANEL * (a->bf16 ? 2 : 4);
 	int64_t bytes = (k1 - k0) * PANEL * (a->bf16 ? 2 : 4), slice = round_up(bytes * TILE_ROWS / a->rows, 64);
-	if (a->bf16)
+	if (a->bf16 && WIDEN_ONCE)
 		widen_panel(wide, (const uint32_t *)block, k1 - k0);
 	for (int64_t r = 0; r < a->rows; r += TILE_ROWS) {
 		const char *next = block + bytes + r / TILE_ROWS * slice;
 		for (int64_t i = 0; i < slice; i += 64)
 			_mm_prefetch(next + i, _MM_HINT_T1);
-		tile_of_panel(a, r, a->rows - r < TILE_ROWS ? a->rows - r : TILE_ROWS, panel, a->bf16 ? wide : NULL, k0, k1 - k0, sums + r * PANEL);
+		tile_of_panel(a, r, a->rows - r < TILE_ROWS ? a->rows - r : TILE_ROWS, panel, a->bf16 && WIDEN_ONCE ? wide : NULL, k0, k1 - k0, sums + r * PANEL);
 	}
 }
 

@@ -71,6 +71,17 @@ INLINE vf vf_from_bf16(const uint16_t *p)
 }
 #endif
 
+/* s += a b, where s is one of as many sums as there are registers for. With 16 registers the compiler must be held to this one form and to the order
+ * it stands in: left to itself it loads factors early and puts sums on the stack. */
+INLINE void vf_add_product(vf *s, vf a, vf b)
+{
+#ifdef __AVX512F__
+	*s = vf_fma(a, b, *s);
+#else
+	__asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(*s) : "x"(a), "x"(b));
+#endif
+}
+
 /* Pairs of bf16 in 32-bit lanes: the even and the odd one, widened. */
 INLINE vf vf_even(vu pair)
 {
@@ -136,26 +147,36 @@ INLINE float vf_highest(vf x)
 #endif
 }
 
-/* VL x VL transpose: log2(VL) rounds of interleaving row i with row i + VL/2. */
-INLINE void transpose(vf r[VL])
+/* Columns from rows: r[c] = the c-th of four 32-bit words at `byte` of each row, a row a lane. A vector is made of VL/4 rows' words, so that one
+ * 4 x 4 transpose inside all its quarters is what is left to do. */
+enum { WORDS = 4 };
+INLINE void columns_load(vf r[WORDS], const char *const row[VL], int64_t byte)
 {
-	vi low, high;
-	for (int i = 0; i < VL; i++) {
-		low[i] = i / 2 + i % 2 * VL;
-		high[i] = low[i] + VL / 2;
-	}
+	vf t[WORDS];
 #pragma GCC unroll 4
-	for (int round = 1; round < VL; round *= 2) {
-		vf t[VL];
-#pragma GCC unroll 8
-		for (int i = 0; i < VL / 2; i++) {
-			t[2 * i] = __builtin_shuffle(r[i], r[i + VL / 2], low);
-			t[2 * i + 1] = __builtin_shuffle(r[i], r[i + VL / 2], high);
-		}
-#pragma GCC unroll 16
-		for (int i = 0; i < VL; i++)
-			r[i] = t[i];
+	for (int i = 0; i < WORDS; i++) {
+#define ROW_WORDS(j) _mm_loadu_ps((const float *)(row[i + (j)*WORDS] + byte))
+		__m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(ROW_WORDS(0)), ROW_WORDS(1), 1);
+#ifdef __AVX512F__
+		t[i] = (vf)_mm512_insertf32x4(_mm512_insertf32x4(_mm512_castps256_ps512(low), ROW_WORDS(2), 2), ROW_WORDS(3), 3);
+#else
+		t[i] = (vf)low;
+#endif
+#undef ROW_WORDS
 	}
+	vi low, high, low_pair, high_pair;
+	for (int i = 0; i < VL; i++) {
+		low[i] = i / WORDS * WORDS + i % WORDS / 2 + i % 2 * VL;
+		high[i] = low[i] + 2;
+		low_pair[i] = i / WORDS * WORDS + i % 2 + i % WORDS / 2 * VL;
+		high_pair[i] = low_pair[i] + 2;
+	}
+	vf a = __builtin_shuffle(t[0], t[1], low), b = __builtin_shuffle(t[2], t[3], low), c = __builtin_shuffle(t[0], t[1], high),
+	   d = __builtin_shuffle(t[2], t[3], high);
+	r[0] = __builtin_shuffle(a, b, low_pair);
+	r[1] = __builtin_shuffle(a, b, high_pair);
+	r[2] = __builtin_shuffle(c, d, low_pair);
+	r[3] = __builtin_shuffle(c, d, high_pair);
 }
 
 /* 2^x: rounding to a whole n by a large constant whose low bits then hold n + 127, a polynomial of degree 5 on [-1/2, 1/2] with
@@ -181,33 +202,38 @@ INLINE vf vf_silu(vf x)
 	return x / (1.0f + vf_exp2(vf_select(e > 126.0f, vf_set(126), e))); /* beyond: x / 2^126 stands for 0 */
 }
 
-/* c[rows][TILE_COLS] (=|+=) a[rows][kc] * b[kc][TILE_COLS]: one accumulator an element, k ascending. rows must be a constant
+/* c[rows][across VL] (=|+=) a[rows][kc] * b[kc][across VL]: one accumulator an element, k ascending. rows and across <= 4 must be constants
  * where this is inlined. a: element (row, k) at row * a_row + k * a_k. */
-INLINE void tile_f32(int rows, const float *a, int64_t a_row, int64_t a_k, const float *b, int64_t b_ld, int64_t kc, float *c,
+enum { ACROSS = 4 };
+INLINE void tile_f32(int rows, int across, const float *a, int64_t a_row, int64_t a_k, const float *b, int64_t b_ld, int64_t kc, float *c,
 	int64_t c_ld, bool more)
 {
-	vf s0[TILE_ROWS], s1[TILE_ROWS];
+	vf s[TILE_ROWS][ACROSS];
 #pragma GCC unroll 12
-	for (int i = 0; i < rows; i++) {
-		s0[i] = more ? vf_load(c + i * c_ld) : vf_set(0);
-		s1[i] = more ? vf_load(c + i * c_ld + VL) : vf_set(0);
-	}
+	for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+		for (int j = 0; j < across; j++)
+			s[i][j] = more ? vf_load(c + i * c_ld + j * VL) : vf_set(0);
 	for (int64_t k = 0; k < kc; k++) {
-		vf b0 = vf_load(b), b1 = vf_load(b + VL);
+		vf w[ACROSS];
+#pragma GCC unroll 4
+		for (int j = 0; j < across; j++)
+			w[j] = vf_load(b + j * VL);
 		b += b_ld;
 #pragma GCC unroll 12
 		for (int i = 0; i < rows; i++) {
 			vf x = vf_set(a[i * a_row]);
-			s0[i] = vf_fma(x, b0, s0[i]);
-			s1[i] = vf_fma(x, b1, s1[i]);
+#pragma GCC unroll 4
+			for (int j = 0; j < across; j++)
+				vf_add_product(&s[i][j], x, w[j]);
 		}
 		a += a_k;
 	}
 #pragma GCC unroll 12
-	for (int i = 0; i < rows; i++) {
-		vf_store(c + i * c_ld, s0[i]);
-		vf_store(c + i * c_ld + VL, s1[i]);
-	}
+	for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+		for (int j = 0; j < across; j++)
+			vf_store(c + i * c_ld + j * VL, s[i][j]);
 }
 
 /* Calls `call` with ROWS a constant equal to rows, so that the tile's loops unroll. */
