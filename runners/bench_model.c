@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { DEPTH = 4096, VARIANTS = 32, VARIANT_DEPTH = 2048 };
+enum { DEPTH = 4096, VARIANTS = 32, VARIANT_DEPTH = 2048, VARIANT_STEPS = 8 };
 static const double VARIANT_SHARE = .3;
 
 struct model_run {
@@ -174,38 +174,51 @@ struct variants {
 
 static int variants_run(struct model_run *m, struct variants *v, int n, double *seconds, char err[ERR_LEN])
 {
-	enum { STEPS = 8 };
 	int32_t id[VARIANTS] = {0};
 	struct forward_seq s[VARIANTS];
 	for (int i = 0; i < n; i++)
 		kv_truncate(v->tail[i], 0);
 	int64_t start = clock_ns();
-	for (int t = 0; t < STEPS; t++) {
+	for (int t = 0; t < VARIANT_STEPS; t++) {
 		for (int i = 0; i < n; i++)
 			s[i] = (struct forward_seq){&id[i], 1, VARIANT_DEPTH + t, m->kv, v->kept[i], v->tail[i]};
 		if (forward_run(m->b->forward, s, n, NULL, 0, id, NULL, err))
 			return -1;
 	}
-	*seconds = (double)(clock_ns() - start) * 1e-9 / STEPS;
+	*seconds = (double)(clock_ns() - start) * 1e-9 / VARIANT_STEPS;
 	return 0;
 }
 
-/* Milliseconds of a step of all variants against those of one. m->kv holds VARIANT_DEPTH rows or more. */
+static void variants_free(struct variants *v)
+{
+	for (int i = 0; i < VARIANTS; i++) {
+		kept_free(v->kept[i]);
+		kv_free(v->tail[i]);
+	}
+}
+
+/* Views of m->kv, which holds VARIANT_DEPTH rows or more and is cut to so many. What there is must be freed after a failure, too. */
+static int variants_new(struct model_run *m, struct variants *v, char err[ERR_LEN])
+{
+	struct bench *b = m->b;
+	bool ready = true;
+	*v = (struct variants){0};
+	kv_truncate(m->kv, VARIANT_DEPTH);
+	for (int i = 0; i < VARIANTS; i++) {
+		v->kept[i] = bench_view(b, b->config->layers, VARIANT_DEPTH, VARIANT_SHARE, (uint64_t)i);
+		v->tail[i] = bench_cache(b, b->config->layers, BENCH_DECODE);
+		ready = ready && v->kept[i] && v->tail[i];
+	}
+	return ready ? 0 : bench_failed(b, "a batch of variants", err);
+}
+
+/* Milliseconds of a step of all variants against those of one. */
 static int variants_bench(struct model_run *m, char err[ERR_LEN])
 {
 	struct bench *b = m->b;
-	struct variants v = {0};
+	struct variants v;
 	double one = INFINITY, all = INFINITY, s;
-	bool ready = true;
-	int rc = 0;
-	kv_truncate(m->kv, VARIANT_DEPTH);
-	for (int i = 0; i < VARIANTS; i++) {
-		v.kept[i] = bench_view(b, b->config->layers, VARIANT_DEPTH, VARIANT_SHARE, (uint64_t)i);
-		v.tail[i] = bench_cache(b, b->config->layers, BENCH_DECODE);
-		ready = ready && v.kept[i] && v.tail[i];
-	}
-	if (!ready)
-		rc = bench_failed(b, "a batch of variants", err);
+	int rc = variants_new(m, &v, err);
 	int64_t begin = clock_ns();
 	for (int r = 0; bench_again(r, begin) && !rc; r++) {
 		if (!(rc = variants_run(m, &v, 1, &s, err)))
@@ -220,10 +233,7 @@ static int variants_bench(struct model_run *m, char err[ERR_LEN])
 		snprintf(name, sizeof name, "step of %d variants / step of 1", VARIANTS);
 		bench_row(b, name, 1e3 * all, "ms", (m->token_bytes + VARIANTS * cache) / all / b->peaks.read_bytes, 1e3 * one);
 	}
-	for (int i = 0; i < VARIANTS; i++) {
-		kept_free(v.kept[i]);
-		kv_free(v.tail[i]);
-	}
+	variants_free(&v);
 	return rc;
 }
 
@@ -245,7 +255,17 @@ static void profile_row(void *user, const struct device_profile_row *r)
 	p->b->options->profile(p->b->options->user, &out);
 }
 
-static int profile_phase(struct model_run *m, const struct figure *f, char err[ERR_LEN])
+/* Rows of what was counted in so many seconds. */
+static void profile_report(struct model_run *m, const char *name, double seconds)
+{
+	struct profile_phase p = {m->b, name, (int64_t)(seconds * 1e9), 0};
+	device_profile(m->b->device, profile_row, &p);
+	int64_t rest = p.ns - p.counted_ns;
+	m->b->options->profile(m->b->options->user,
+		&(struct runner_profile_row){name, "between operations", "", 1, rest, (double)rest / (double)p.ns, NAN});
+}
+
+static int profile_figure(struct model_run *m, const struct figure *f, char err[ERR_LEN])
 {
 	char name[64];
 	double seconds;
@@ -253,21 +273,34 @@ static int profile_phase(struct model_run *m, const struct figure *f, char err[E
 	device_profile_start(m->b->device);
 	int rc = figure_run(m, f, &seconds, err);
 	device_profile_stop(m->b->device);
-	if (rc)
-		return rc;
-	struct profile_phase p = {m->b, name, (int64_t)(seconds * 1e9), 0};
-	device_profile(m->b->device, profile_row, &p);
-	int64_t rest = p.ns - p.counted_ns;
-	m->b->options->profile(m->b->options->user,
-		&(struct runner_profile_row){name, "between operations", "", 1, rest, (double)rest / (double)p.ns, NAN});
-	return 0;
+	if (!rc)
+		profile_report(m, name, seconds);
+	return rc;
 }
 
-/* All rows of one prompt, then decoding behind it. */
+static int profile_variants(struct model_run *m, char err[ERR_LEN])
+{
+	struct variants v;
+	char name[64];
+	double seconds;
+	int rc = variants_new(m, &v, err);
+	snprintf(name, sizeof name, "%d variants, r .3", VARIANTS);
+	device_profile_start(m->b->device);
+	rc = rc ? rc : variants_run(m, &v, VARIANTS, &seconds, err);
+	device_profile_stop(m->b->device);
+	if (!rc)
+		profile_report(m, name, seconds * VARIANT_STEPS);
+	variants_free(&v);
+	return rc;
+}
+
+/* All rows of one prompt, decoding behind it, and where there are rows enough a batch of variants. */
 static int profile_bench(struct model_run *m, char err[ERR_LEN])
 {
 	int64_t n = m->tokens < 2048 ? m->tokens : 2048;
-	return profile_phase(m, &(struct figure){n, 0}, err) || profile_phase(m, &(struct figure){0, n}, err) ? -1 : 0;
+	if (profile_figure(m, &(struct figure){n, 0}, err) || profile_figure(m, &(struct figure){0, n}, err))
+		return -1;
+	return n < VARIANT_DEPTH ? 0 : profile_variants(m, err);
 }
 
 int bench_model(struct bench *b, char err[ERR_LEN])

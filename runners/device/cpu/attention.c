@@ -49,6 +49,13 @@ static int by_rows(const void *a, const void *b)
 	return x->row0 != y->row0 ? (x->row0 > y->row0) - (x->row0 < y->row0) : (px < py) - (px > py);
 }
 
+/* A token of each sequence: those of the same keys (variants of one context) side by side, while the keys are in the cache. */
+static int by_keys(const void *a, const void *b)
+{
+	const char *x = ((const struct attend_item *)a)->seg[0].k, *y = ((const struct attend_item *)b)->seg[0].k;
+	return (x > y) - (x < y);
+}
+
 /* Queries of an item: of `queries` in equal blocks. */
 static int64_t query_block(const struct device *d, int g, int64_t queries)
 {
@@ -123,7 +130,7 @@ static int run_shares(struct device *d, struct attend_item *items, int64_t n, in
 static int run_items(struct device *d, struct attend_item *items, int64_t n)
 {
 	const struct cpu_kernels *kernels = cpu_device(d)->kernels;
-	int64_t shares = 0, floats = 0;
+	int64_t shares = 0, floats = 0, most = 0;
 	bool whole = !kernels->attend_part || n >= 4 * pool_threads(d->pool) || pool_threads(d->pool) == 1;
 	for (int64_t i = 0; i < n && !whole; i++) {
 		int64_t parts = attend_parts(&items[i]);
@@ -134,7 +141,9 @@ static int run_items(struct device *d, struct attend_item *items, int64_t n)
 	if (!whole && shares > n && floats <= SHARED_FLOATS) {
 		return run_shares(d, items, n, shares, floats);
 	}
-	qsort(items, (size_t)n, sizeof *items, by_rows);
+	for (int64_t i = 0; i < n; i++)
+		most = items[i].queries > most ? items[i].queries : most;
+	qsort(items, (size_t)n, sizeof *items, most == 1 ? by_keys : by_rows);
 	pool_run_near(d->pool, n, attend_one, &(struct attend_job){kernels, d, items, NULL});
 	return 0;
 }

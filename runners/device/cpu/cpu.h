@@ -123,7 +123,7 @@ struct cpu_kernels {
 	void (*round_row)(uint16_t *out, const float *x, int64_t n);                       /* bf16_from of each */
 	double (*peak_fma)(int64_t n);            /* runs n rounds on registers; FLOPs of it */
 	double (*peak_dot)(int64_t n);            /* the same by `dot` */
-	float (*read)(const float *x, int64_t n); /* reads all of x, n a multiple of 256 */
+	float (*read)(const float *x, int64_t n, int streams); /* reads all of x, that many parts of it side by side; n a multiple of 64 a stream */
 };
 extern const struct cpu_kernels kernels_reference, kernels_avx2, kernels_avx512, kernels_avx512bf16, kernels_amx;
 

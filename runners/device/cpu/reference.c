@@ -160,9 +160,10 @@ static double peak_fma(int64_t n)
 	return 16.0 * (double)n;
 }
 
-static float read_all(const float *x, int64_t n)
+static float read_all(const float *x, int64_t n, int streams)
 {
 	float sum = 0;
+	(void)streams;
 	for (int64_t i = 0; i < n; i++)
 		sum += x[i];
 	return sum;

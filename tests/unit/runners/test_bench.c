@@ -14,7 +14,7 @@ enum { MAX_ROWS = 64 };
 struct seen {
 	int n, phases;
 	struct runner_bench_row row[MAX_ROWS];
-	double share, shares[2]; /* of the phase at work; of the phases that ended */
+	double share, shares[3]; /* of the phase at work; of the phases that ended */
 };
 
 static void take(void *user, const struct runner_bench_row *r)
@@ -105,9 +105,10 @@ static void test_rows_profile_and_torch(void **state)
 	assert_float_equal(100 * fabs(find(&s, "prefill time 1024 / fitted aT + bT^2")->ratio - 1), find(&s, "fit, largest deviation")->value,
 		find(&s, "fit, largest deviation")->value + 1e-9);
 	assert_string_equal(s.row[s.n - 1].name, "peak memory");
-	assert_int_equal(s.phases, 2);
+	assert_int_equal(s.phases, 3);
 	assert_float_equal(s.shares[0], 1, 1e-6);
 	assert_float_equal(s.shares[1], 1, 1e-6);
+	assert_float_equal(s.shares[2], 1, 1e-6);
 }
 
 static void test_llama(void **state)

@@ -48,7 +48,7 @@ extern void rmsnorm_avx512(float *out, const float *x, const float *w, int64_t n
 extern void rope_avx512(float *x, const float *cos, const float *sin, int d);
 extern void round_row_avx512(uint16_t *out, const float *x, int64_t n);
 extern double peak_fma_avx512(int64_t n);
-extern float read_all_avx512(const float *x, int64_t n);
+extern float read_all_avx512(const float *x, int64_t n, int streams);
 
 const struct cpu_kernels ISA(kernels) = {
 	.name = ISA_STRING(KVB_ISA),

@@ -284,6 +284,6 @@ void ISA(rmsnorm)(float *out, const float *x, const float *w, int64_t n, float e
 void ISA(rope)(float *x, const float *cos, const float *sin, int d);
 void ISA(round_row)(uint16_t *out, const float *x, int64_t n);
 double ISA(peak_fma)(int64_t n);
-float ISA(read_all)(const float *x, int64_t n);
+float ISA(read_all)(const float *x, int64_t n, int streams);
 
 #endif
