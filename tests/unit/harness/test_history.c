@@ -84,7 +84,7 @@ static void paths(void **state)
 static void put_nights(struct store *s, int at)
 {
 	for (int i = 0; i < 24; i++) {
-		char id[16], commit[16];
+		char id[24], commit[16];
 		snprintf(id, sizeof id, "night%02d", i);
 		snprintf(commit, sizeof commit, "c%02d", i);
 		struct night_row n = {
