@@ -241,6 +241,19 @@ static int read_tensors(struct mapper *m, const struct st_file *f, const char *n
 	return 0;
 }
 
+/* What the file is for, before anything is allocated by its word: a damaged number must not ask for more than the file can hold. */
+static int read_config(struct mapper_config *c, const struct st_file *f, const char *name, const char *text, char err[ERR_LEN])
+{
+	struct layout layout;
+	char why[ERR_LEN];
+	if (mapper_config_parse(c, text, why) || config_check(c, why))
+		return err_set(err, "%s: %s", name, why);
+	layout_make(&layout, c);
+	if (layout.count > st_bytes(f) / sizeof(float))
+		return err_set(err, "%s: its configuration has %zu weights, more than the file can hold", name, layout.count);
+	return 0;
+}
+
 /* Owns f. */
 static int read_file(struct mapper **out, struct st_file *f, const char *name, const struct mapper_pair *pair, char err[ERR_LEN])
 {
@@ -252,7 +265,7 @@ static int read_file(struct mapper **out, struct st_file *f, const char *name, c
 		err_set(err, "%s: is no mapper of this version (%s)", name, FORMAT);
 		goto cleanup;
 	}
-	if (mapper_config_parse(&c, config, err) || !(m = mapper_new(&c, err)))
+	if (read_config(&c, f, name, config, err) || !(m = mapper_new(&c, err)))
 		goto cleanup;
 	if (read_pair(m, f, name, err) || (pair && check_pair(m, pair, name, err)) || read_record(m, f, name, err) ||
 		read_contexts(m, f, name, err) || read_tensors(m, f, name, err))

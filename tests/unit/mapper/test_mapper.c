@@ -1,6 +1,7 @@
 /* test_mapper.c: configuration, forward pass over whole contexts (spec 1.9), the same as a list of steps, files, recall and its floors, shards. */
 #include "runners/mapper/net.h"
 #include "runners/mapper/program.h"
+#include "runners/model/safetensors.h"
 #include "tests/unit/device/steps_plain.h"
 #include "tests/unit/mapper/forms.h"
 
@@ -360,7 +361,8 @@ static void test_file(void **state)
 		assert_int_equal(mapper_read(&back, path, &pair, err), -1);
 		assert_non_null(strstr(err, "another tokenizer"));
 		assert_int_equal(mapper_read(&back, p.path[0], NULL, err), -1); /* a shard is no mapper */
-		assert_int_equal(shard_open(&s, path, err), -1);                /* nor a mapper a shard */
+		shard_close(&s);
+		assert_int_equal(shard_open(&s, path, err), -1); /* nor a mapper a shard */
 		free(x);
 		free(a);
 		free(b);
@@ -378,6 +380,59 @@ static void test_file(void **state)
 	unlink(path);
 	free(path);
 	plant_free(&p);
+}
+
+/* Cut anywhere, a file is refused; with any byte of its header changed it is refused or read, by what it then says. */
+static void test_damage(void **state)
+{
+	struct plant p;
+	char err[ERR_LEN], *path, *data;
+	struct mapper *back;
+	size_t len;
+	uint64_t header;
+	(void)state;
+	plant_new(&p, 2, 1);
+	path = text_format("%s/mapper.safetensors", p.folder);
+	struct mapper *m = plant_train(&p, "mapper=flat channels=8 steps=1", NULL);
+	assert_int_equal(mapper_write(m, path, err), 0);
+	assert_int_equal(file_read(path, &data, &len, err), 0);
+	memcpy(&header, data, sizeof header);
+	for (size_t cut = 0; cut < len; cut += 17) {
+		char *part = mem_new(cut, 1); /* a block of its own, so that ASan sees a step too far */
+		memcpy(part, data, cut);
+		assert_int_equal(mapper_read_memory(&back, "cut", part, cut, NULL, err), -1);
+		free(part);
+	}
+	for (size_t i = 8; i < 8 + header; i++)
+		for (const char *c = "9-\"[{"; *c; c++) {
+			const char before = data[i];
+			data[i] = *c;
+			if (mapper_read_memory(&back, "changed", data, len, NULL, err) == 0)
+				mapper_free(back);
+			data[i] = before;
+		}
+	free(data);
+	unlink(path);
+	free(path);
+	mapper_free(m);
+	plant_free(&p);
+}
+
+/* A configuration that asks for gigabytes is refused by the size of the file, before they are allocated. */
+static void test_absurd_shapes(void **state)
+{
+	struct mapper_config c = plant_config("mapper=flat layers=1024 proxy_heads=1024 target_layers=1024 target_kv_heads=1024");
+	char err[ERR_LEN], path[] = "/tmp/kvb-mapper-XXXXXX", *config = mapper_config_json(&c);
+	const struct st_meta meta[] = {{"format", "kvbench-mapper 1"}, {"config", config}};
+	struct mapper *back;
+	(void)state;
+	close(mkstemp(path));
+	assert_int_equal(st_write(path, NULL, 0, meta, 2, err), 0);
+	assert_int_equal(mapper_read(&back, path, NULL, err), -1);
+	assert_non_null(strstr(err, path));
+	assert_non_null(strstr(err, "more than the file can hold"));
+	unlink(path);
+	free(config);
 }
 
 static void test_prior(void **state)
@@ -484,6 +539,8 @@ int main(void)
 		cmocka_unit_test(test_prior_recall),
 		cmocka_unit_test(test_ceiling),
 		cmocka_unit_test(test_file),
+		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_absurd_shapes),
 		cmocka_unit_test(test_prior),
 		cmocka_unit_test(test_set_rows),
 	};
