@@ -118,13 +118,22 @@ static int read_tensor(const struct st_file *f, const char *path, const char *na
 	return 0;
 }
 
+/* Shares become budgets: outside of [0, 1] (fp32's rounding aside) they would be entries that no head has. */
+static int check_shares(const struct prior *p, const char *path, char err[ERR_LEN])
+{
+	for (int i = 0; i < p->layers * p->kv_heads * PRIOR_RATIOS; i++)
+		if (!(p->share[i] >= 0 && p->share[i] <= 1 + 1e-6))
+			return err_set(err, "%s: share[%d] is %g, not between 0 and 1", path, i, p->share[i]);
+	return 0;
+}
+
 int prior_read(struct prior **out, const char *path, int layers, int kv_heads, char err[ERR_LEN])
 {
 	struct st_file *f = NULL;
 	struct prior *p = prior_new(layers, kv_heads);
 	int heads = layers * kv_heads;
 	int rc = st_open(&f, path, err) || read_tensor(f, path, "level", heads, p->level, err) ||
-		 read_tensor(f, path, "share", (int64_t)heads * PRIOR_RATIOS, p->share, err);
+		 read_tensor(f, path, "share", (int64_t)heads * PRIOR_RATIOS, p->share, err) || check_shares(p, path, err);
 	if (!rc && st_metadata(f, "trained_on")) {
 		free(p->trained_on);
 		p->trained_on = text_copy(st_metadata(f, "trained_on"));

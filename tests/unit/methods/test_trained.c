@@ -101,6 +101,28 @@ static void prior_counts_heads(void **state)
 	place_free(&p);
 }
 
+/* A share that no head can have is refused when the file is read: budgets are made of it. */
+static void prior_checks_shares(void **state)
+{
+	(void)state;
+	struct place p = place_new();
+	char *path = prior_made(&p), err[ERR_LEN] = "";
+	const double wrong[] = {-.5, 1.5};
+	for (int i = 0; i < 2; i++) {
+		struct prior *prior;
+		assert_int_equal(prior_read(&prior, path, L, H, err), 0);
+		prior->share[1] = wrong[i];
+		assert_int_equal(prior_write(prior, path, target_sha, "a test", err), 0);
+		prior_free(prior);
+		assert_int_equal(prior_read(&prior, path, L, H, err), -1);
+		assert_non_null(strstr(err, "not between 0 and 1"));
+		free(path);
+		path = prior_made(&p);
+	}
+	free(path);
+	place_free(&p);
+}
+
 /* A row's identity names the files it was made with: one that appears or changes while a runner lives is not used by it. */
 static void files_stay_as_found(void **state)
 {
@@ -368,7 +390,7 @@ static void names_and_lists(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(prior_counts_heads),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(prior_counts_heads), cmocka_unit_test(prior_checks_shares),
 		cmocka_unit_test(prior_scores_fill_heads_in_order), cmocka_unit_test(prior_budgets_any_scorer),
 		cmocka_unit_test(shares_reach_the_total), cmocka_unit_test(prior_refuses),
 		cmocka_unit_test(scores_come_from_a_file), cmocka_unit_test(files_stay_as_found), cmocka_unit_test(iam_with_itself_is_kvzip),
