@@ -279,7 +279,7 @@ static int add_eos(struct model_config *c, int64_t id, const char *file, char er
 static int ids_from_json(struct model_config *c, const char *file, const json_t *root, char err[ERR_LEN])
 {
 	const json_t *eos = json_object_get(root, "eos_token_id"), *bos = json_object_get(root, "bos_token_id");
-	if (json_is_integer(bos) && c->bos < 0 && json_integer_value(bos) < c->vocab)
+	if (json_is_integer(bos) && c->bos < 0 && json_integer_value(bos) >= 0 && json_integer_value(bos) < c->vocab)
 		c->bos = (int32_t)json_integer_value(bos);
 	if (json_is_integer(eos))
 		return add_eos(c, json_integer_value(eos), file, err);
@@ -329,17 +329,39 @@ static int ids_from_gguf(struct model_config *c, const struct gguf *g, char err[
 
 /* ---- config.json ---- */
 
+/* What is read only where it is of its kind: of another kind it would count as absent, and the answers would be of another model. */
+static int check_kinds(const char *file, const json_t *root, char err[ERR_LEN])
+{
+	static const struct {
+		const char *key;
+		json_type kind, other;
+		const char *wants;
+	} known[] = {{"hidden_act", JSON_STRING, JSON_STRING, "text"}, {"layer_types", JSON_ARRAY, JSON_ARRAY, "a list"},
+		{"rope_scaling", JSON_OBJECT, JSON_OBJECT, "an object"}, {"rope_parameters", JSON_OBJECT, JSON_OBJECT, "an object"},
+		{"tie_word_embeddings", JSON_TRUE, JSON_FALSE, "true or false"}, {"bos_token_id", JSON_INTEGER, JSON_INTEGER, "an id"},
+		{"eos_token_id", JSON_INTEGER, JSON_ARRAY, "an id or a list of ids"}};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+		const json_t *x = json_object_get(root, known[i].key);
+		if (x && !json_is_null(x) && json_typeof(x) != known[i].kind && json_typeof(x) != known[i].other)
+			return err_set(err, "%s: %s is not %s", file, known[i].key, known[i].wants);
+	}
+	return 0;
+}
+
 static int load_json(json_t **out, const char *file, const char *text, size_t len, char err[ERR_LEN])
 {
 	json_error_t e;
 	json_t *root = json_loadb(text, len, 0, &e);
-	if (!json_is_object(root)) {
-		err_set(err, "%s, line %d: %s", file, root ? 1 : e.line, root ? "not a JSON object" : e.text);
+	int rc = 0;
+	if (!json_is_object(root))
+		rc = err_set(err, "%s, line %d: %s", file, root ? 1 : e.line, root ? "not a JSON object" : e.text);
+	else
+		rc = check_kinds(file, root, err);
+	if (rc)
 		json_decref(root);
-		return -1;
-	}
-	*out = root;
-	return 0;
+	else
+		*out = root;
+	return rc;
 }
 
 /* Settings that would change the arithmetic and are not implemented: refused when they are set. */

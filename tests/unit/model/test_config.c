@@ -138,6 +138,13 @@ static void refuses_what_it_cannot_compute(void **state)
 		{"LlamaForCausalLM",
 			", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 0}",
 			"original length"},
+		{"LlamaForCausalLM", ", \"rope_scaling\": \"yarn\"", "rope_scaling is not an object"},
+		{"LlamaForCausalLM", ", \"rope_parameters\": [8]", "rope_parameters is not an object"},
+		{"LlamaForCausalLM", ", \"hidden_act\": [\"gelu\"]", "hidden_act is not text"},
+		{"Qwen3ForCausalLM", ", \"layer_types\": \"sliding_attention\"", "layer_types is not a list"},
+		{"LlamaForCausalLM", ", \"tie_word_embeddings\": \"yes\"", "tie_word_embeddings is not true or false"},
+		{"LlamaForCausalLM", ", \"bos_token_id\": \"<s>\"", "bos_token_id is not an id"},
+		{"LlamaForCausalLM", ", \"eos_token_id\": \"</s>\"", "eos_token_id is not an id or a list of ids"},
 		{"LlamaForCausalLM", ",", "config.json, line 1"},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
