@@ -197,8 +197,10 @@ static int unknown_key(const struct scope *s, const char *typed, char err[ERR_LE
 static bool as_count(json_t *v, int64_t *n)
 {
 	double x = json_number_value(v);
+	if (!json_is_number(v) || !(x >= 0 && x < 1e15) || x != floor(x))
+		return false;
 	*n = (int64_t)x;
-	return json_is_number(v) && x >= 0 && x < 1e15 && x == floor(x);
+	return true;
 }
 
 static bool as_share(json_t *v, double *x)
@@ -243,7 +245,7 @@ static bool take_numbers(json_t *v, bool share, struct numbers *out)
 	for (size_t i = 0; i < list_size(v); i++) {
 		double x;
 		int64_t n = 0;
-		if (share ? !as_share(list_at(v, i), &x) : !as_count(list_at(v, i), &n))
+		if (share ? !as_share(list_at(v, i), &x) : !as_count(list_at(v, i), &n) || n > INT32_MAX)
 			return false;
 		out->v = mem_grow(out->v, (size_t)out->n + 1, sizeof *out->v);
 		out->v[out->n++] = share ? x : (double)n;
@@ -327,6 +329,19 @@ static void add_methods(struct plan *p, const char *name, json_t *options)
 	add_method(p, name, options);
 }
 
+/* An empty list would make no method of its kind, and nobody would miss it in the table. */
+static int check_lists(const char *name, json_t *options, char err[ERR_LEN])
+{
+	const char *key;
+	json_t *value;
+	json_object_foreach(options, key, value)
+	{
+		if (json_is_array(value) && !json_array_size(value))
+			return err_set(err, "methods: %s: option \"%s\" is an empty list", name, key);
+	}
+	return 0;
+}
+
 static int take_methods(struct plan *p, json_t *list, char err[ERR_LEN])
 {
 	for (size_t i = 0; i < list_size(list); i++) {
@@ -339,6 +354,8 @@ static int take_methods(struct plan *p, json_t *list, char err[ERR_LEN])
 		int rc = take_keys(&method_scope, item, &m, err);
 		if (!rc && !m.name)
 			rc = err_set(err, "methods: item %zu has no \"method\"", i);
+		if (!rc)
+			rc = check_lists(m.name, json_object_get(item, "options"), err);
 		if (!rc)
 			add_methods(p, m.name, json_object_get(item, "options"));
 		free(m.name);

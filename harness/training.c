@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,7 @@ const struct training_kind *training_kind_find(const char *name, char err[ERR_LE
 static const char *const training_keys[] = {"seed", "contexts", "eval", "shards", "out", "features", "runs"};
 enum { TRAINING_KEYS = sizeof training_keys / sizeof *training_keys };
 enum { SEED_APART = 1000000 }; /* between the plan's seed and training's, unless the plan says */
+enum { COUNT_MAX = 1000000000 };
 
 static int check_keys(json_t *o, char err[ERR_LEN])
 {
@@ -97,8 +99,8 @@ static int count_of(json_t *o, const char *key, int otherwise, int *out, char er
 {
 	json_t *v = json_object_get(o, key);
 	*out = v ? (int)json_integer_value(v) : otherwise;
-	return v && (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > 1000000000)
-		       ? err_set(err, "training: %s wants a whole number from 0", key)
+	return v && (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > COUNT_MAX)
+		       ? err_set(err, "training: %s wants a whole number from 0 to %d", key, COUNT_MAX)
 		       : 0;
 }
 
@@ -143,7 +145,7 @@ static int take_training(struct training *t, json_t *o, const char *plan_path, c
 	if (check_keys(o, err) || text_of(o, "shards", &own, err) || text_of(o, "out", &out, err) ||
 		text_of(o, "features", &features, err) || runs_of(t->kind, json_object_get(o, "runs"), &chosen, err) ||
 		count_of(o, "contexts", 24, &t->contexts, err) || count_of(o, "eval", 6, &t->eval, err) ||
-		count_of(o, "seed", t->plan.seed + SEED_APART, &seed, err))
+		count_of(o, "seed", t->plan.seed + (t->plan.seed > INT_MAX - SEED_APART ? -SEED_APART : SEED_APART), &seed, err))
 		return -1;
 	if (seed == t->plan.seed)
 		return err_set(err, "training: seed %d is the plan's own: what is trained on would be evaluated on", seed);
@@ -279,8 +281,8 @@ static bool on_stop(void *user)
 /* Those that judge lie evenly among a task's contexts: half as many of both are a part of the same choice. */
 static bool is_eval(const struct training *t, int i)
 {
-	int all = t->contexts + t->eval;
-	return (i + 1) * t->eval / all > i * t->eval / all;
+	const int64_t eval = t->eval, all = t->contexts + eval;
+	return (i + 1) * eval / all > i * eval / all;
 }
 
 static int collect_context(

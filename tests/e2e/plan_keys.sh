@@ -110,4 +110,6 @@ wants 0 '0 shards written, 3 were there' "$K" collect lkv "$dir/features.json" -
 # the training object
 wants 2 'nothing called "proxykw"' verb train --set 'training.runs={"proxykw":[{}]}'
 wants 2 'shards wants text' verb train --set training.shards=5
+wants 2 'contexts wants a whole number from 0 to 1000000000' verb collect --set training.contexts=1e12
+wants 0 '3 shards written' verb collect --seed 2147483647 --set "training.shards=$dir/shards-of-the-last-seed"
 check "a paper's report is written" bash -c '"$1" paper kvzip -q --models runners/model --db "$2/p.db" --report "$2/p.html" --set tasks.contexts=1 >"$2/out" 2>"$2/err" && grep -q "</html>" "$2/p.html"' - "$K" "$dir"

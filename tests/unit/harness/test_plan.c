@@ -168,12 +168,15 @@ static void test_mistakes_of_kind_and_range(void **state)
 	refused(small, "retained=all", "retained", "above 0");
 	refused(small, "seed=-1", "seed", "whole number");
 	refused(small, "seed=1.5", "seed", "whole number");
+	refused(small, "tasks.lengths=1e30", "lengths", "whole number");
+	refused(small, "tasks.lengths=[512,99999999999]", "lengths", "whole number");
 	refused(small, "allow_long=maybe", "allow_long", "true or false");
 	refused(small, "memory=lots", "memory", "8G");
 	refused(small, "tasks.depth=1.1", "depth", "0 to 1");
 	refused(small, "retained=[.3", "retained", "not JSON");
 	refused(small, "nothing", "key=value", "nothing");
 	refused(small, "methods=snapkv,snapkv", "snapkv", "twice");
+	refused(small, "methods=[{\"method\": \"snapkv\", \"options\": {\"window\": []}}]", "snapkv: option \"window\"", "empty list");
 	refused("{\"tasks\": [\"niah-single\"]}", NULL, "no targets", "");
 	refused("{\"targets\": \"m\"}", NULL, "no tasks", "");
 	refused("{\"targets\": \"m\", \"pairs\": [{\"target\": \"a\"}], \"tasks\": [\"niah-single\"]}", NULL, "targets and pairs",
