@@ -47,7 +47,8 @@ static void take(void *user, const struct runner_answer *a)
 	int v = a->variant;
 	x->status[v] = a->status;
 	x->n[v] = a->n_ids < 32 ? a->n_ids : 32;
-	memcpy(x->ids[v], a->ids, (size_t)x->n[v] * sizeof(int32_t));
+	if (x->n[v]) /* a failed answer has no ids */
+		memcpy(x->ids[v], a->ids, (size_t)x->n[v] * sizeof(int32_t));
 	x->kept[v] = a->kept_total;
 	x->context = a->context_tokens;
 	snprintf(x->message[v], ERR_LEN, "%s", a->message);
