@@ -21,7 +21,7 @@ static const char *const kind_wants[] = {
 	[BYTES] = "bytes, or text such as \"8G\"",
 	[TEXTS] = "text or a list of texts",
 	[SHARES] = "a number above 0 up to 1, or a list of them",
-	[COUNTS] = "a whole number or a list of them",
+	[COUNTS] = "a whole number up to 134217728 or a list of them",
 	[PAIRS] = "a list of {target, proxy}",
 	[TASKS] = "a list of names or {name, ...}",
 	[METHODS] = "a list of names or {method, options}",
@@ -239,13 +239,15 @@ static bool take_texts(json_t *v, struct texts *out)
 	return true;
 }
 
+enum { LENGTH_MAX = 1 << 27 }; /* tokens; a slip of the hand must not fill the memory with text */
+
 static bool take_numbers(json_t *v, bool share, struct numbers *out)
 {
 	out->n = 0;
 	for (size_t i = 0; i < list_size(v); i++) {
 		double x;
 		int64_t n = 0;
-		if (share ? !as_share(list_at(v, i), &x) : !as_count(list_at(v, i), &n) || n > INT32_MAX)
+		if (share ? !as_share(list_at(v, i), &x) : !as_count(list_at(v, i), &n) || n > LENGTH_MAX)
 			return false;
 		out->v = mem_grow(out->v, (size_t)out->n + 1, sizeof *out->v);
 		out->v[out->n++] = share ? x : (double)n;
