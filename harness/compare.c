@@ -3,6 +3,7 @@
 
 #include "harness/verbs.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static int print_comparison(const struct comparison *c, const struct options *o,
 	FILE *f = NULL;
 	int rc = compare_print(c, output, &text, err);
 	if (!rc && !(f = path ? fopen(path, "w") : stdout))
-		rc = err_set(err, "cannot write %s", path);
+		rc = err_set(err, "cannot write %s: %s", path, strerror(errno));
 	if (!rc && fwrite(text.text ? text.text : "", 1, text.len, f) != text.len)
 		rc = err_set(err, "writing the output failed");
 	if (f && path && fclose(f) && !rc)

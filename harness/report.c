@@ -7,6 +7,7 @@
 #include "results/compare.h"
 #include "results/store.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,7 +209,7 @@ static int write_out(const char *path, const struct strbuf *text, char err[ERR_L
 {
 	FILE *f = path ? fopen(path, "w") : stdout;
 	if (!f)
-		return err_set(err, "cannot write %s", path);
+		return err_set(err, "cannot write %s: %s", path, strerror(errno));
 	bool ok = fwrite(text->text ? text->text : "", 1, text->len, f) == text->len;
 	if (path)
 		ok = !fclose(f) && ok;

@@ -350,6 +350,8 @@ static void build(struct report *r, const char *title)
 /* Beside its place first, then renamed: a reader sees the old page or the new one, never half. */
 static int write_file(const char *path, const struct strbuf *b, char err[ERR_LEN])
 {
+	if (file_check_place(path, err))
+		return -1;
 	char *part = text_format("%s.part", path);
 	FILE *f = fopen(part, "wb");
 	int rc = 0;

@@ -140,6 +140,14 @@ bool file_exists(const char *path)
 	return stat(path, &s) == 0;
 }
 
+int file_check_place(const char *path, char err[ERR_LEN])
+{
+	struct stat s;
+	if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
+		return err_set(err, "cannot write %s: it is no plain file", path);
+	return 0;
+}
+
 static int64_t clock_read(clockid_t id)
 {
 	struct timespec t;

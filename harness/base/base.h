@@ -39,6 +39,9 @@ void strbuf_free(struct strbuf *b);
 /* Whole file into fresh memory (NUL added after len bytes); caller frees *data. */
 int file_read(const char *path, char **data, size_t *len, char err[ERR_LEN]);
 bool file_exists(const char *path);
+/* Whether a finished file may be renamed onto `path`: nothing is there, or a plain file. Else the rename would put the file in the
+ * place of a pipe or, for root, of a device. */
+int file_check_place(const char *path, char err[ERR_LEN]);
 
 int64_t clock_ns(void);      /* CLOCK_MONOTONIC, the one clock of every duration */
 int64_t unix_ms(void);       /* wall time, for records only */

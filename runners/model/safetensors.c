@@ -311,6 +311,8 @@ int st_write(const char *path, const struct st_tensor *t, size_t n, const struct
 	for (size_t i = 0; i < n; i++)
 		if (type_index(t[i].type) == N_TYPES)
 			return err_set(err, "cannot write %s: tensor %s has no type that can be written", path, t[i].name);
+	if (file_check_place(path, err))
+		return -1;
 	char *header = make_header(t, n, meta, n_meta);
 	if (!header)
 		return err_set(err, "cannot write %s: a name is given twice or is not UTF-8", path);

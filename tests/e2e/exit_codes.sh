@@ -51,6 +51,10 @@ silent "$K" run "$plan" --targets gone-model --db "$dir/b.db"
 for format in csv json md latex text; do wants 0 '' "$K" export "$db" --format $format; done
 wants 0 '' "$K" status "$db"
 wants 0 '' "$K" report "$db" -o "$dir/a.html"
+mkfifo "$dir/pipe"
+wants 1 'no plain file' "$K" report "$db" -o "$dir/pipe"
+[ -p "$dir/pipe" ] && echo "ok - a pipe stays a pipe" || echo "not ok - a pipe stays a pipe"
+wants 1 'cannot write .*: No such file' "$K" export "$db" -o "$dir/no/such/folder"
 grep -q '</html>' "$dir/a.html" && echo "ok - the report is a whole file" || echo "not ok - the report is a whole file"
 for kind in methods scorers allocators tasks metrics models templates; do
 	wants 0 '' "$K" list $kind --models runners/model

@@ -1,5 +1,6 @@
 /* test_safetensors.c: reading and writing .safetensors; hostile headers end in one clear message. */
 #include <math.h>
+#include <sys/stat.h>
 
 #include "runners/model/dequant.h"
 #include "runners/model/safetensors.h"
@@ -96,6 +97,15 @@ static void write_reports_failures(void **state)
 	assert_contains(err, "given twice");
 	assert_int_equal(st_write("/nonexistent/x", &other, 1, NULL, 0, err), -1);
 	assert_contains(err, "no type");
+	char *folder = scratch_folder(), *path = text_format("%s/pipe", folder);
+	struct stat s;
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(st_write(path, twice, 1, NULL, 0, err), -1);
+	assert_contains(err, "no plain file");
+	assert_int_equal(stat(path, &s), 0);
+	assert_true(S_ISFIFO(s.st_mode)); /* still */
+	free(path);
+	remove_folder(folder, (const char *const[]){"pipe"}, 1);
 }
 
 /* ---- Hostile files ---- */
