@@ -101,9 +101,12 @@ static int rescore_cell(struct rescoring *r, const char *cell, char err[ERR_LEN]
 	return rc;
 }
 
-static int rescore(struct rescoring *r, char err[ERR_LEN])
+static int rescore(struct rescoring *r, const char *path, char err[ERR_LEN])
 {
-	int rc = store_cells(r->store, take_cell, r, err) || store_begin(r->store, err) ? -1 : 0;
+	int rc = store_cells(r->store, take_cell, r, err);
+	if (!rc && !r->n_cells)
+		rc = err_set(err, "%s: holds no results yet", path);
+	rc = rc ? rc : store_begin(r->store, err);
 	for (int i = 0; i < r->n_cells; i++) {
 		rc = rc ? rc : rescore_cell(r, r->cells[i], err);
 		free(r->cells[i]);
@@ -119,7 +122,7 @@ static int score_database(const char *path)
 	struct rescoring r = {0};
 	int code = file_exists(path) ? database_open(&r.store, path, err)
 				     : (err_set(err, "%s: no such database", path), EXIT_CELLS_FAILED);
-	if (!code && rescore(&r, err))
+	if (!code && rescore(&r, path, err))
 		code = EXIT_CELLS_FAILED;
 	store_close(r.store);
 	if (code)

@@ -54,6 +54,8 @@ check "a file without its task" refused 2 'go together' --predictions y.jsonl
 check "no such format" refused 2 'text or json' --predictions y.jsonl --task qasper --format xml
 check "no such database" refused 1 'no such database' "$dir/gone.db"
 check "which is not made" [ ! -e "$dir/gone.db" ]
+: >"$dir/empty.db"
+check "an empty file has nothing to score" refused 1 'holds no results yet' "$dir/empty.db"
 
 cat >"$dir/plan.json" <<'J'
 {"targets": ["tiny-pair/target"], "models": "runners/model", "methods": [], "retained": [0.5],
