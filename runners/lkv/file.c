@@ -184,6 +184,10 @@ int lkv_checkpoint_read(const char *path, struct lkv_checkpoint *c, const struct
 	c->phase = !strcmp(phase, "train") ? "train" : "distil";
 	c->done = atoi(done);
 	c->updates = atoi(updates);
+	if (c->done < 0 || c->done > (!strcmp(phase, "train") ? r->steps : r->distil_steps) || c->updates < 0) {
+		err_set(err, "%s: its steps cannot be read; delete it to start anew", path);
+		goto cleanup;
+	}
 	rc = 0;
 cleanup:
 	st_close(f);

@@ -42,6 +42,8 @@ static int take_state(struct train_state *s, const struct st_file *f)
 	s->best_recall = json_number_value(json_object_get(j, "best_recall"));
 	s->ns = json_integer_value(ns);
 	json_decref(j);
+	if (s->step < 0 || s->step > s->m->config.steps || s->best_step < 0 || s->best_step > s->step || s->misses < 0)
+		return -1;
 	return rc;
 }
 

@@ -30,6 +30,24 @@ static inline const char *shared_dir(void)
 		}                                                            \
 	} while (0)
 
+/* Damages a file: the byte behind the first `key` in it becomes `value`. */
+static inline void file_damage(const char *path, const char *key, char value)
+{
+	char *data, err[ERR_LEN];
+	size_t len, n = strlen(key), at = 0;
+	if (file_read(path, &data, &len, err))
+		fail_msg("%s", err);
+	while (at + n < len && memcmp(data + at, key, n) != 0)
+		at++;
+	assert_true(at + n < len);
+	data[at + n] = value;
+	FILE *f = fopen(path, "wb");
+	assert_non_null(f);
+	assert_int_equal(fwrite(data, 1, len, f), len);
+	assert_int_equal(fclose(f), 0);
+	free(data);
+}
+
 static inline json_t *json_file(const char *path)
 {
 	json_error_t e;

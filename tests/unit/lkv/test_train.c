@@ -221,7 +221,7 @@ static void test_same(void **state)
 	(void)state;
 }
 
-/* A checkpoint of another recipe is refused. */
+/* A checkpoint of another recipe is refused, and one whose steps are not the recipe's. */
 static void test_other_checkpoint(void **state)
 {
 	struct world w;
@@ -234,8 +234,11 @@ static void test_other_checkpoint(void **state)
 	struct lkv_recipe r = recipe_for(&w, LKV_GLOBAL);
 	r.steps = 5;
 	assert_null(trained(&w, &r, path, &c, 1));
-	r.lr_t = 1e-3;
 	const struct lkv_hooks hooks = {&c, count_step, NULL, path, 0};
+	file_damage(path, "\"done\":\"", '6');
+	assert_int_equal(lkv_train(&net, w.f, w.s, SAMPLES, &r, &hooks, err), -1);
+	assert_non_null(strstr(err, "steps cannot be read"));
+	r.lr_t = 1e-3;
 	assert_int_equal(lkv_train(&net, w.f, w.s, SAMPLES, &r, &hooks, err), -1);
 	assert_non_null(strstr(err, "another training"));
 	unlink(path);

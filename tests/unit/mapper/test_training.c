@@ -170,6 +170,31 @@ static void test_resume(void **state)
 	plant_free(&p);
 }
 
+/* A checkpoint whose best step lies behind its last one is damaged. */
+static void test_damaged_checkpoint(void **state)
+{
+	struct plant p;
+	struct mapper_config c = plant_config("mapper=flat channels=8 steps=5 eval_every=1 pairs=10");
+	char err[ERR_LEN], *path;
+	struct mapper *m;
+	(void)state;
+	plant_new(&p, 2, 1);
+	path = text_format("%s/checkpoint", p.folder);
+	struct mapper_set *train = plant_set(&p, &c, "train"), *valid = plant_set(&p, &c, "eval");
+	struct watcher w = {.stop_at = 2};
+	const struct mapper_events events = {.user = &w, .value = watch_value, .stop = watch_stop};
+	assert_int_equal(mapper_train(&m, &c, train, valid, path, &events, NULL, err), 0);
+	mapper_free(m);
+	file_damage(path, "best_step\\\":", '4');
+	assert_int_equal(mapper_train(&m, &c, train, valid, path, NULL, NULL, err), -1);
+	assert_non_null(strstr(err, "state cannot be read"));
+	mapper_set_close(train);
+	mapper_set_close(valid);
+	unlink(path);
+	free(path);
+	plant_free(&p);
+}
+
 /* patience: a run that cannot get better (lr 0) ends after so many validations without gain. */
 static void test_early_stop(void **state)
 {
@@ -316,6 +341,7 @@ int main(void)
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_seed),
 		cmocka_unit_test(test_resume),
+		cmocka_unit_test(test_damaged_checkpoint),
 		cmocka_unit_test(test_early_stop),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_axial_learns),
