@@ -58,7 +58,7 @@ struct device {
 	bool low_priority; /* of its queues */
 	int64_t host_cache_from; /* K or V of so many bytes lives in the host's memory and is not counted; 0 = never */
 	int staged_layers;       /* of such a cache, held on the device at a time */
-	int64_t staged_bytes;    /* of the buffers that hold them, now: they stay for the next cache */
+	int64_t staged_bytes;    /* of the buffers that hold them, now: they go with the last such cache */
 	int64_t caches;          /* made so far */
 	bool bf16;
 	bool cudnn;                       /* device_options.attention "cudnn" */

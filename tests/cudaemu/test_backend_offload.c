@@ -150,12 +150,12 @@ static void test_memory(void **state)
 	assert_true(q && kv && xt && out);
 	assert_int_equal(tensor_fill(q, xt, .5f) || pass(q, kv, xt, out, 0, 1), 0);
 	int64_t before = device_bytes(d);
-	assert_int_equal(kv_device_bytes_for(d, LAYERS, KV, D, BIG), 0); /* the buffers are there and stay for the next cache, */
+	assert_int_equal(kv_device_bytes_for(d, LAYERS, KV, D, BIG), 0); /* the buffers are there and serve another such cache, */
 	assert_int_equal(kv_device_bytes_for(d, LAYERS, KV, D, 2 * BIG), staged); /* of a longer one a part */
 	assert_int_equal(pass(q, kv, xt, out, 1, 1) || queue_sync(q), 0);
 	assert_true(device_bytes(d) - before == 0); /* all that it holds is there after the first pass */
 	kv_free(kv);
-	assert_int_equal(device_bytes(d), before);
+	assert_int_equal(device_bytes(d), before - staged);
 	kv = cache(d, 64);
 	assert_int_equal(kv_device_bytes_for(d, LAYERS, KV, D, 64), kv_bytes_for(d, D, LAYERS * KV * 64)); /* too small to be offloaded */
 	kv_free(kv);
@@ -194,6 +194,80 @@ static void test_a_larger_cache_takes_over(void **state)
 	}
 	assert_same_bits("two caches", got[1], got[0], 4 * CHUNK * HEADS * D);
 	free(got[0]), free(got[1]);
+}
+
+static size_t allocated(void)
+{
+	struct cuemu_live l;
+	cuemu_live(&l);
+	return l.device_bytes;
+}
+
+/* One chunk by two queues, each in its own rows of `all`. */
+static void both_queues(struct queue *const q[2], struct kv *kv, struct tensor *const xt[2], struct tensor *const out[2], struct tensor *all, int64_t *row)
+{
+	for (int i = 0; i < 2; i++, *row += CHUNK)
+		if (pass(q[i], kv, xt[i], out[i], 0, CHUNK) || op_copy(q[i], all, *row, 0, out[i], 0, 0, CHUNK, HEADS * D) || queue_sync(q[i]))
+			fail_msg("%s", device_error(queue_device(q[i])));
+}
+
+/* Caches come and go on a device with two queues, piece by piece or in a reserved block; with the last one the buffers of both queues go, and the next cache
+ * gets new ones. [4 * 2 * CHUNK][HEADS * D]; caller frees. */
+static float *come_and_go(bool offload, bool reserved)
+{
+	struct device *d = emulated_device(offload);
+	if (reserved)
+		device_reserve(d, 900 << 20);
+	struct queue *q[2] = {queue_new(d), queue_new(d)};
+	struct tensor *xt[2], *out[2], *all = tensor_new(d, 4 * 2 * CHUNK, HEADS * D);
+	float *x = values(6, CHUNK * COLS, 1);
+	int64_t row = 0;
+	for (int i = 0; i < 2; i++) {
+		xt[i] = tensor_of(q[i], x, CHUNK, COLS);
+		out[i] = tensor_new(d, CHUNK, HEADS * D);
+	}
+	struct kv *kv = cache(d, CHUNK), *other;
+	both_queues(q, kv, xt, out, all, &row); /* scratch has its size */
+	kv_free(kv);
+	int64_t before = device_bytes(d);
+	size_t taken = allocated();
+	kv = cache(d, offload ? BIG : CHUNK);
+	other = cache(d, offload ? BIG / 2 * 3 : CHUNK);
+	both_queues(q, kv, xt, out, all, &row);
+	kv_free(kv); /* the buffers are the other one's now */
+	assert_int_equal(device_bytes(d) - before, offload ? 2 * 4 * kv_bytes_for(d, D, KV * (int64_t)BIG) : kv_bytes_for(d, D, LAYERS * KV * CHUNK));
+	both_queues(q, other, xt, out, all, &row);
+	kv_free(other);
+	assert_int_equal(device_bytes(d), before);
+	assert_int_equal(allocated(), taken);
+	kv = cache(d, offload ? BIG : CHUNK);
+	both_queues(q, kv, xt, out, all, &row);
+	kv_free(kv);
+	assert_int_equal(device_bytes(d), before);
+	float *got = host_of(q[0], all);
+	for (int i = 0; i < 2; i++) {
+		tensor_free(xt[i]), tensor_free(out[i]);
+		queue_free(q[i]);
+	}
+	tensor_free(all);
+	free(x);
+	assert_int_equal(device_bytes(d), 0);
+	device_close(d);
+	return got;
+}
+
+static void test_buffers_go_with_the_last_cache(void **state)
+{
+	(void)state;
+	float *want = come_and_go(false, false);
+	for (uint64_t seed = 1; seed < (getenv("KVB_SANITIZED") ? 3 : 7); seed++) {
+		cuemu_set_seed(seed);
+		float *got = come_and_go(true, seed % 2);
+		assert_same_bits("caches that come and go", got, want, 4 * 2 * CHUNK * HEADS * D);
+		free(got);
+	}
+	cuemu_set_seed(1);
+	free(want);
 }
 
 /* A queue is freed while a layer is copied ahead that nobody asked for: its buffers are not given out before that is done. */
@@ -256,6 +330,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_streamed_by_layer), cmocka_unit_test(test_a_context_that_stays), cmocka_unit_test(test_memory), cmocka_unit_test(test_a_larger_cache_takes_over),
+		cmocka_unit_test(test_buffers_go_with_the_last_cache),
 		cmocka_unit_test(test_queue_freed_while_copying), cmocka_unit_test(test_cache_freed_while_copying)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,7 @@ struct cuda_device {
 	void *stage;      /* pinned, STAGE_BYTES; made by the first weight */
 	struct arena arena; /* blocks of cuda_reserve; what does not fit there is a piece of its own */
 	struct cuda_queue *queues; /* all of the device */
+	int host_pieces;  /* K's and V's of caches in the host's memory */
 };
 static inline struct cuda_device *cuda_device(struct device *d)
 {
@@ -185,6 +186,8 @@ int cuda_kv_ahead(struct queue *q, const struct kv *kv, int layer);
 /* Around the operation that writes rows [from, ...) of a head. */
 int cuda_kv_write_begin(struct queue *q, const struct kv *kv, int layer, int head, int64_t from);
 int cuda_kv_write_end(struct queue *q, const struct kv *kv);
+/* Gives the buffers back, once the device has done all that was asked of it and no cache is left that they could hold. */
+void cuda_offload_drop(struct queue *q);
 void cuda_offload_close(struct queue *q);
 static inline char *view_row(const struct kv_view *view, char *base, const struct kv *kv, int layer, int head, int64_t row)
 {

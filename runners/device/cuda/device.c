@@ -142,8 +142,10 @@ static void *cuda_alloc(struct device *d, int64_t bytes, bool cache)
 		drop_unused(cd);
 		e = cudaMalloc(&p, (size_t)bytes);
 	}
-	if (e == cudaSuccess)
+	if (e == cudaSuccess) {
+		cd->host_pieces += host;
 		return p;
+	}
 	if (e == cudaErrorMemoryAllocation)
 		cudaGetLastError(); /* device.c says how much was asked for */
 	else
@@ -173,19 +175,29 @@ static void cuda_reserve(struct device *d, int64_t bytes)
 		cudaGetLastError(); /* piece by piece, then; a lost device says so there */
 }
 
+/* K or V of a cache; with the last one go the buffers it was streamed through. */
+static void host_free(struct device *d, void *p)
+{
+	cuda_check(d, cudaDeviceSynchronize(), "cudaDeviceSynchronize"); /* a layer may be on its way from there to a buffer */
+	cuda_check(d, cudaFreeHost(p), "cudaFreeHost");
+	if (--cuda_device(d)->host_pieces > 0)
+		return;
+	for (struct cuda_queue *q = cuda_device(d)->queues; q; q = q->next)
+		cuda_offload_drop(&q->head);
+}
+
 static void cuda_free(struct device *d, void *p, int64_t bytes, bool cache)
 {
-	bool host = cache && cache_on_host(d, bytes);
 	if (cuda_use(d))
 		return;
-	if (!host && arena_holds(&cuda_device(d)->arena, p)) {
+	if (cache && cache_on_host(d, bytes)) {
+		host_free(d, p);
+	} else if (arena_holds(&cuda_device(d)->arena, p)) {
 		queues_wait(d); /* whoever gets the range next may write to it at once */
 		arena_give(&cuda_device(d)->arena, p, bytes);
-		return;
+	} else {
+		cuda_check(d, cudaFree(p), "cudaFree");
 	}
-	if (host)
-		cuda_check(d, cudaDeviceSynchronize(), "cudaDeviceSynchronize"); /* cudaFree waits by itself */
-	cuda_check(d, host ? cudaFreeHost(p) : cudaFree(p), "cudaFree");
 }
 
 static int64_t cuda_free_bytes(struct device *d)

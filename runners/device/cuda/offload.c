@@ -1,7 +1,7 @@
 /* offload.c: caches in the host's pinned memory (--kv-offload), streamed by layer. Before a kernel reads a layer of such a cache, its rows in use are copied
  * into one of a few device buffers of the queue, which then serves every operation on that layer; rows that are added later follow it there. While an operation
  * on layer i is on its way, layer i + 1 is copied ahead. New rows are written to the host's memory by the kernels themselves. Caches below
- * OFFLOAD_BYTES, or OFFLOAD_SHARE of the device's memory (tails, tiny models), stay on the device.
+ * OFFLOAD_BYTES, or OFFLOAD_SHARE of the device's memory (tails, tiny models), stay on the device. The buffers serve one cache after the other and go with the last.
  *
  * Copies of whole layers run on a stream of their own, the copier; only events order it and the queue:
  * - the copier waits for `wrote` (the queue's last write to any such cache) and for the buffer's `read` (the last operation that looked at what it held);
@@ -62,6 +62,16 @@ static void buffer_free(struct device *d, struct staged *s)
 	s->bytes = 0;
 }
 
+void cuda_offload_drop(struct queue *q)
+{
+	for (int i = 0; i < STAGED; i++) {
+		struct staged *s = &cuda_queue(q)->staged[i];
+		s->kv = NULL;
+		s->looked = false;
+		buffer_free(q->d, s);
+	}
+}
+
 void cuda_offload_close(struct queue *q)
 {
 	struct cuda_queue *cq = cuda_queue(q);
@@ -69,9 +79,9 @@ void cuda_offload_close(struct queue *q)
 		cudaStreamSynchronize(cq->copier); /* a layer copied ahead that nobody asked for */
 		cudaStreamDestroy(cq->copier);
 	}
+	cuda_offload_drop(q);
 	for (int i = 0; i < STAGED; i++) {
 		struct staged *s = &cq->staged[i];
-		buffer_free(q->d, s);
 		free(s->rows);
 		if (s->filled)
 			cudaEventDestroy(s->filled);
