@@ -28,17 +28,23 @@ static bool unused(const struct arena_block *b)
 	return b->n == 1 && b->hole[0].bytes == b->bytes;
 }
 
-void *arena_drop_unused(struct arena *a)
+void arena_drop_unused(struct arena *a, void (*drop)(void *base))
 {
+	int kept = 0;
 	for (int i = 0; i < a->n; i++) {
 		struct arena_block b = a->block[i];
-		if (!unused(&b))
-			continue;
-		free(b.hole);
-		memmove(&a->block[i], &a->block[i + 1], (size_t)(--a->n - i) * sizeof *a->block);
-		return b.base;
+		if (unused(&b)) {
+			free(b.hole);
+			drop(b.base);
+		} else {
+			a->block[kept++] = b;
+		}
 	}
-	return NULL;
+	a->n = kept;
+	if (!kept) {
+		free(a->block);
+		a->block = NULL;
+	}
 }
 
 void *arena_take(struct arena *a, int64_t bytes)

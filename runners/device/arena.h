@@ -24,8 +24,8 @@ struct arena { /* zeroed: empty */
 };
 /* The base is a multiple of ARENA_ALIGN; the arena never frees it. */
 void arena_add(struct arena *a, void *base, int64_t bytes);
-/* Forgets a block of which nothing is in use; its base, for the caller to free. NULL = there is none (and then the rest is empty too when nothing is in use). */
-void *arena_drop_unused(struct arena *a);
+/* Forgets the blocks of which nothing is in use and hands each one's base to `drop`. With the last one the arena's own lists are freed: nothing else ends it. */
+void arena_drop_unused(struct arena *a, void (*drop)(void *base));
 void *arena_take(struct arena *a, int64_t bytes); /* NULL = no hole is large enough */
 bool arena_holds(const struct arena *a, const void *p);
 void arena_give(struct arena *a, void *p, int64_t bytes); /* of arena_take, with the same bytes */

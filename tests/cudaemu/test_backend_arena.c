@@ -17,6 +17,16 @@ static struct device *opened(void)
 /* ---- ranges alone: against a map of bytes ---- */
 
 enum { UNITS = 64, UNIT = 256, STEPS = 4000 };
+static struct {
+	void *base[2];
+	int n;
+} dropped;
+
+static void dropped_add(void *base)
+{
+	assert_true(dropped.n < 2);
+	dropped.base[dropped.n++] = base;
+}
 
 static void test_ranges(void **state)
 {
@@ -65,10 +75,14 @@ static void test_ranges(void **state)
 		if (held[i].p)
 			arena_give(&a, held[i].p, held[i].bytes);
 	assert_int_equal(arena_largest(&a), sizeof memory[0]);
-	assert_ptr_equal(arena_drop_unused(&a), memory[0]);
-	assert_ptr_equal(arena_drop_unused(&a), memory[1]);
-	assert_null(arena_drop_unused(&a));
-	free(a.block);
+	void *first = arena_take(&a, 1);
+	arena_drop_unused(&a, dropped_add);
+	assert_true(dropped.n == 1 && dropped.base[0] == memory[1]); /* the other one is in use */
+	arena_give(&a, first, 1);
+	arena_drop_unused(&a, dropped_add);
+	assert_true(dropped.n == 2 && dropped.base[1] == memory[0]);
+	arena_drop_unused(&a, dropped_add);
+	assert_true(dropped.n == 2 && !a.block && a.n == 0);
 }
 
 /* ---- on the device ---- */

@@ -43,12 +43,6 @@ static void cpu_free(struct device *d, void *p, int64_t bytes, bool cache)
 		free(p);
 }
 
-static void drop_unused(struct cpu_device *d)
-{
-	for (void *base; (base = arena_drop_unused(&d->arena));)
-		free(base);
-}
-
 /* Matrices of less than a huge page, too, stand in one then: read through pages of 4 KB, the weights of a small model came a quarter slower. The block costs what is
  * written to it, no more. Under AddressSanitizer every piece keeps a zone of its own. */
 static void cpu_reserve(struct device *head, int64_t bytes)
@@ -58,7 +52,7 @@ static void cpu_reserve(struct device *head, int64_t bytes)
 	bytes = round_up(bytes + ARENA_RANGES, ARENA_ALIGN);
 	if (arena_largest(&d->arena) >= bytes)
 		return;
-	drop_unused(d);
+	arena_drop_unused(&d->arena, free);
 	void *base = pages_new(bytes);
 	if (base)
 		arena_add(&d->arena, base, bytes);
@@ -190,8 +184,7 @@ static void cpu_close(struct device *head)
 	struct cpu_device *d = cpu_device(head);
 	device_free(head, d->scratch, (int64_t)pool_threads(head->pool) * SCRATCH_BYTES);
 	device_free(head, d->shared, d->shared_bytes);
-	drop_unused(d);
-	free(d->arena.block);
+	arena_drop_unused(&d->arena, free);
 	free(d);
 }
 

@@ -69,10 +69,9 @@ static bool cuda_usable(int index, char what[DEVICE_WHAT])
 	return true;
 }
 
-static void drop_unused(struct cuda_device *d)
+static void block_free(void *base)
 {
-	for (void *base; (base = arena_drop_unused(&d->arena));)
-		cudaFree(base);
+	cudaFree(base);
 }
 
 static void cuda_close(struct device *head)
@@ -80,8 +79,7 @@ static void cuda_close(struct device *head)
 	struct cuda_device *d = cuda_device(head);
 	cudaSetDevice(d->index);
 	cudaFreeHost(d->stage);
-	drop_unused(d);
-	free(d->arena.block);
+	arena_drop_unused(&d->arena, block_free);
 	free(d);
 }
 
@@ -139,7 +137,7 @@ static void *cuda_alloc(struct device *d, int64_t bytes, bool cache)
 	cudaError_t e = host ? cudaHostAlloc(&p, (size_t)bytes, cudaHostAllocPortable) : cudaMalloc(&p, (size_t)bytes);
 	if (e == cudaErrorMemoryAllocation && !host && arena_free_bytes(&cd->arena)) { /* blocks that hold nothing may be in its way */
 		cudaGetLastError();
-		drop_unused(cd);
+		arena_drop_unused(&cd->arena, block_free);
 		e = cudaMalloc(&p, (size_t)bytes);
 	}
 	if (e == cudaSuccess) {
@@ -168,7 +166,7 @@ static void cuda_reserve(struct device *d, int64_t bytes)
 	bytes = round_up(bytes + ARENA_RANGES, ARENA_ALIGN);
 	if (arena_largest(&cd->arena) >= bytes || cuda_use(d))
 		return;
-	drop_unused(cd);
+	arena_drop_unused(&cd->arena, block_free);
 	if (cudaMalloc(&base, (size_t)bytes) == cudaSuccess)
 		arena_add(&cd->arena, base, bytes);
 	else
