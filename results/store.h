@@ -93,7 +93,7 @@ struct store_sample {
 	const int32_t *kept;              /* [n_kept = layers*kv_heads], may be NULL */
 	int n_kept;
 	int64_t kept_total, kv_bytes_full, kv_bytes_kept;
-	int64_t oom_bytes, oom_free_bytes; /* asked for, 0 = memory was not what failed; free then, negative = not known */
+	int64_t oom_bytes, oom_free_bytes; /* asked for, 0 = memory was not what failed; free then where it was asked for (message), negative = not known */
 };
 int store_put_sample(struct store *s, const struct store_sample *p, char err[ERR_LEN]); /* own commit; same key again = replaced only if the old one was not "ok" */
 /* An "ok" or "not-applicable" row exists, or one of any status that this run wrote (run_id NULL or "": none). */

@@ -2,7 +2,7 @@
  *
  * A pair is (question, variant): its view of the cache, its own short tail, its answer. All pairs of a batch take one step in
  * one forward call; a batch ends with its longest answer. The batch shrinks to what memory allows; a pair that does not fit alone
- * is an `oom` answer with the bytes asked for. Greedy decoding; every end token of the model stops an answer. */
+ * is an `oom` answer with the bytes asked for and those that were free, on the device or on the host. Greedy decoding; every end token of the model stops an answer. */
 #include "runners/runner_impl.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ struct answering {
 	struct view *view;        /* [n_variants] */
 	char (*view_error)[ERR_LEN];
 	int *view_flags;
-	int64_t *view_oom;        /* bytes asked for when memory was what failed; else 0 */
+	struct shortage *view_oom;
 };
 
 static bool wanted(const struct runner_job *job, int q, int v)
@@ -67,11 +67,10 @@ static void answer_emit(const struct answering *a, int q, int v, const struct pr
 	ids_free(&all);
 }
 
-/* oom: bytes asked for in vain; 0 = memory was not what failed. */
-static void answer_failed(const struct answering *a, int q, int v, const struct prompt_question *pq, int flags, int64_t oom, const char *message)
+static void answer_failed(const struct answering *a, int q, int v, const struct prompt_question *pq, int flags, struct shortage oom, const char *message)
 {
-	struct runner_answer out = {.status = oom ? ANSWER_OOM : ANSWER_FAILED, .message = message, .flags = flags, .oom_bytes = oom,
-		.oom_free_bytes = oom ? runner_free_bytes(a->r) : -1};
+	struct runner_answer out = {.status = oom.bytes ? ANSWER_OOM : ANSWER_FAILED, .message = message, .flags = flags, .oom_bytes = oom.bytes,
+		.oom_free_bytes = oom.free_bytes};
 	answer_emit(a, q, v, pq, &out);
 }
 
@@ -233,17 +232,28 @@ static int batch_answer(const struct answering *a, struct pair *p, int n, char e
 	return 0;
 }
 
-/* Takes pairs while their tails fit in memory. Returns how many; 0 = not even one (bytes asked in *oom). */
-static int batch_fill(const struct answering *a, struct pair *p, int n, int64_t *oom)
+/* The pair's own cache. -1: why and what was asked for. */
+static int tail_make(struct runner *r, struct pair *p, int64_t tokens, struct shortage *oom, char err[ERR_LEN])
+{
+	const struct runner_info *i = &r->info;
+	int64_t bytes = kv_device_bytes_for(r->device, i->layers, i->kv_heads, i->head_dim, tokens);
+	if (device_bytes(r->device) + bytes > i->memory_limit_bytes) {
+		*oom = (struct shortage){bytes, runner_free_bytes(r)};
+		return err_set(err, "no memory for the answer's own cache: %lld bytes, %lld are free", (long long)bytes, (long long)oom->free_bytes);
+	}
+	if ((p->tail = cache_new(r, tokens)))
+		return 0;
+	err_set(err, "the answer's own cache: %s", device_error(r->device));
+	*oom = failure_oom(r, err);
+	return -1;
+}
+
+/* Takes pairs while their tails fit in memory. Returns how many; 0 = not even one (err, *oom). */
+static int batch_fill(const struct answering *a, struct pair *p, int n, struct shortage *oom, char err[ERR_LEN])
 {
 	int taken = 0;
-	while (taken < n && taken < BATCH_PAIRS) {
-		int64_t tokens = tail_tokens(&p[taken], a->job);
-		*oom = kv_bytes_for(a->r->device, a->r->info.head_dim, tokens * a->r->info.layers * a->r->info.kv_heads);
-		if (device_bytes(a->r->device) + *oom > a->r->info.memory_limit_bytes || !(p[taken].tail = cache_new(a->r, tokens)))
-			break;
+	while (taken < n && taken < BATCH_PAIRS && !tail_make(a->r, &p[taken], tail_tokens(&p[taken], a->job), oom, err))
 		taken++;
-	}
 	return taken;
 }
 
@@ -251,19 +261,17 @@ static int pairs_answer(const struct answering *a, struct pair *p, int n, char e
 {
 	int rc = 0;
 	for (int at = 0; at < n && rc != 1;) {
-		int64_t oom = 0;
-		int taken = batch_fill(a, p + at, n - at, &oom);
+		struct shortage oom = {0, -1};
+		int taken = batch_fill(a, p + at, n - at, &oom, err);
 		if (!taken) {
-			err_set(err, "no memory for the answer's own cache: %lld bytes, %lld are free", (long long)oom, (long long)runner_free_bytes(a->r));
 			answer_failed(a, p[at].question, p[at].variant, p[at].pq, 0, oom, err);
 			at++;
 			continue;
 		}
 		rc = batch_answer(a, p + at, taken, err);
-		oom = rc < 0 ? failure_oom(a->r, err) : 0;
 		for (int i = at; i < at + taken; i++) {
 			if (rc < 0 && !p[i].told)
-				answer_failed(a, p[i].question, p[i].variant, p[i].pq, 0, oom, err);
+				answer_failed(a, p[i].question, p[i].variant, p[i].pq, 0, failure_oom(a->r, err), err);
 			pair_free(&p[i]);
 		}
 		at += taken;
@@ -280,7 +288,7 @@ static void views_make(struct answering *a, const bool *needed)
 			continue;
 		if (!a->view_error[v][0])
 			err_set(a->view_error[v], "selection failed");
-		a->view_oom[v] = g >= 0 && a->session->scoring_oom[g] ? a->session->scoring_oom[g] : failure_oom(a->r, a->view_error[v]);
+		a->view_oom[v] = g >= 0 && a->session->scoring_oom[g].bytes ? a->session->scoring_oom[g] : failure_oom(a->r, a->view_error[v]);
 	}
 }
 
@@ -293,22 +301,21 @@ static int prompt_answer(struct runner *r, const struct runner_job *job, const s
 	struct pair *pairs = mem_new((size_t)nv * (size_t)(q1 - q0), sizeof *pairs);
 	struct session session = {0};
 	struct answering a = {r, job, prompt, &session, mem_new((size_t)nv, sizeof(struct view)), mem_new((size_t)nv, ERR_LEN),
-		mem_new((size_t)nv, sizeof(int)), mem_new((size_t)nv, sizeof(int64_t))};
+		mem_new((size_t)nv, sizeof(int)), mem_new((size_t)nv, sizeof(struct shortage))};
 	for (int q = q0; q < q1; q++)
 		for (int v = 0; v < nv; v++)
 			if (wanted(job, q, v)) {
 				needed[v] = true;
 				pairs[n++] = (struct pair){.question = q, .variant = v, .view = &a.view[v], .pq = &pq[q - q0]};
 			}
-	int64_t oom = 0;
-	rc = n ? session_open(&session, r, job, prompt, needed, &oom, err) : 0;
+	rc = n ? session_open(&session, r, job, prompt, needed, err) : 0;
 	if (rc == 0)
 		views_make(&a, needed);
 	int good = 0;
 	for (int i = 0; i < n && rc != 1; i++) {
 		int v = pairs[i].variant;
 		if (rc < 0)
-			answer_failed(&a, pairs[i].question, v, pairs[i].pq, 0, rc == -2 ? oom : failure_oom(r, err), err);
+			answer_failed(&a, pairs[i].question, v, pairs[i].pq, 0, session.oom, err);
 		else if (a.view_error[v][0])
 			answer_failed(&a, pairs[i].question, v, pairs[i].pq, a.view_flags[v], a.view_oom[v], a.view_error[v]);
 		else

@@ -25,8 +25,7 @@ int runner_calibrate_heads(struct runner *r, const char *const *contexts, int n,
 		struct prompt prompt;
 		struct prompt_question pq;
 		struct session s = {0};
-		int64_t oom;
-		rc = prompt_make(r, &job, 0, &prompt, &pq, err) || session_open(&s, r, &job, &prompt, NULL, &oom, err);
+		rc = prompt_make(r, &job, 0, &prompt, &pq, err) || session_open(&s, r, &job, &prompt, NULL, err);
 		if (!rc && s.scoring_error[0][0])
 			rc = err_set(err, "%s", s.scoring_error[0]);
 		if (!rc)

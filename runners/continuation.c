@@ -49,7 +49,7 @@ static void reading_open(struct continuing *k, struct reading *v, int variant)
 		return;
 	}
 	if (!(v->tail = cache_new(r, (int64_t)k->given.n)))
-		err_set(v->why, "no memory for the continuation's own cache");
+		err_set(v->why, "the continuation's own cache: %s", device_error(r->device));
 }
 
 /* log sum exp and the place of the largest; NaN stays. */
@@ -153,7 +153,6 @@ int runner_continue(struct runner *r, const struct runner_job *job, int tokens,
 	struct runner_job one = *job;
 	struct prompt_question pq = {0};
 	struct continuing k = {.r = r, .job = &one};
-	int64_t oom = 0;
 	int rc = -1;
 	one.questions = &none;
 	one.n_questions = 1;
@@ -163,7 +162,7 @@ int runner_continue(struct runner *r, const struct runner_job *job, int tokens,
 	if (tokens < 2)
 		err_set(err, "a continuation needs at least 2 tokens");
 	else if (!prompt_make(r, &one, 0, &k.prompt, &pq, err) && !cut(&k, tokens, err))
-		rc = session_open(&k.session, r, &one, &k.prompt, NULL, &oom, err);
+		rc = session_open(&k.session, r, &one, &k.prompt, NULL, err);
 	for (int v = -1; v < job->n_variants && !rc; v++)
 		reading_open(&k, v < 0 ? &k.full : &k.variant[v], v);
 	if (!rc && *k.full.why)

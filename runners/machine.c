@@ -1,4 +1,4 @@
-/* machine.c: what this machine is: processor, memory, limits, kernel paths. Reads /proc and /sys alone. */
+/* machine.c: what this machine is: processor, memory, limits, kernel paths. Reads /proc and /etc alone; memory: harness/base. */
 #include "runners/runner_impl.h"
 
 #include <stdio.h>
@@ -25,31 +25,6 @@ static bool proc_value(const char *file, const char *key, char *out, size_t size
 	if (f)
 		fclose(f);
 	return found;
-}
-
-static int64_t proc_bytes(const char *key)
-{
-	char v[64];
-	return proc_value("/proc/meminfo", key, v, sizeof v) ? strtoll(v, NULL, 10) * 1024 : 0;
-}
-
-static int64_t file_number(const char *path)
-{
-	FILE *f = fopen(path, "r");
-	long long v = -1;
-	if (f && fscanf(f, "%lld", &v) != 1)
-		v = -1; /* "max": no limit */
-	if (f)
-		fclose(f);
-	return v;
-}
-
-int64_t machine_memory(int64_t *available, int64_t *cgroup)
-{
-	*available = proc_bytes("MemAvailable");
-	int64_t limit = file_number("/sys/fs/cgroup/memory.max"), used = file_number("/sys/fs/cgroup/memory.current");
-	*cgroup = limit < 0 ? -1 : limit - (used < 0 ? 0 : used);
-	return proc_bytes("MemTotal");
 }
 
 static bool has_flag(const char *flags, const char *name)

@@ -213,15 +213,12 @@ char *calibration_default(void)
 
 static int device_start(struct runner *r, const struct runner_options *o, char err[ERR_LEN])
 {
-	int64_t available, cgroup;
-	machine_memory(&available, &cgroup);
-	int64_t limit = cgroup >= 0 && cgroup < available ? cgroup : available;
 	struct device_options d = {.name = o->device ? o->device : "auto", .precision = o->precision ? o->precision : "bf16", .isa = o->isa,
 		.threads = o->threads, .memory_bytes = o->memory_bytes, .attention = o->attention, .kv_offload = o->kv_offload};
 	if (device_open(&r->device, &d, err))
 		return -1;
 	int64_t gpu = device_free_bytes(r->device); /* -1 = the device's memory is the host's */
-	r->info.memory_limit_bytes = o->memory_bytes ? o->memory_bytes : gpu >= 0 ? gpu : limit;
+	r->info.memory_limit_bytes = o->memory_bytes ? o->memory_bytes : gpu >= 0 ? gpu : machine_memory_free();
 	device_limit(r->device, r->info.memory_limit_bytes);
 	const struct model_config *c = model_config(r->model);
 	int64_t need = forward_weight_bytes(c, r->device) + forward_scratch_bytes(c, r->device, device_pass_rows(r->device));

@@ -137,7 +137,7 @@ struct runner_answer { /* everything is borrowed for the time of the callback */
 	const int32_t *kept;       /* [layers*kv_heads] context entries kept, counted in the cache itself */
 	int64_t kept_total;        /* sum of kept; context_tokens*layers*kv_heads = all */
 	int64_t kv_bytes_full, kv_bytes_kept;
-	int64_t oom_bytes, oom_free_bytes; /* with ANSWER_OOM: what was asked for and what was free then (negative = not known) */
+	int64_t oom_bytes, oom_free_bytes; /* with ANSWER_OOM: what was asked for, and what was free there then, on a device or on the host (message); negative = not known */
 };
 
 struct runner_job {

@@ -73,6 +73,10 @@ int64_t spans_ns(struct runner *r, enum part part); /* sum of the part's spans, 
 void spans_free(struct runner *r);
 
 /* ---- session.c ---- */
+/* Memory that was asked for in vain: 0 bytes = memory was not what failed. Whether a device's or the host's says the message that goes with it. */
+struct shortage {
+	int64_t bytes, free_bytes; /* free there at that time; negative = not known */
+};
 /* One context, prefilled once and scored once by each distinct scorer of the variants. */
 struct session {
 	struct runner *r;
@@ -84,7 +88,7 @@ struct session {
 	struct scoring *scoring;
 	int64_t *scoring_ns;         /* [n_scoring] its part of score_ns */
 	char (*scoring_error)[ERR_LEN]; /* [n_scoring] "" = fine */
-	int64_t *scoring_oom;        /* [n_scoring] bytes asked for when memory was what failed; else 0 */
+	struct shortage *scoring_oom; /* [n_scoring] */
 	const struct scorer **scorer;
 	int n_scoring;
 	struct repeat_ids repeat_store;
@@ -93,10 +97,10 @@ struct session {
 	int64_t second_pass_ns;      /* of score_ns: finish() of scorers that run the model once more */
 	struct proxy_pass *pass;     /* the proxy's run, if a scorer needs one */
 	char context_sha256[SHA_LEN];
+	struct shortage oom;         /* what session_open lacked */
 };
-/* 0, 1 = stopped, -1 = failed (err), -2 = does not fit (*oom = bytes asked). */
-int session_open(struct session *s, struct runner *r, const struct runner_job *job, const struct prompt *p, const bool *needed, int64_t *oom,
-	char err[ERR_LEN]);
+/* 0, 1 = stopped, -1 = failed (err, s->oom). To be closed in any case. */
+int session_open(struct session *s, struct runner *r, const struct runner_job *job, const struct prompt *p, const bool *needed, char err[ERR_LEN]);
 void session_close(struct session *s);
 /* An empty cache of `tokens` rows for every (layer, KV head); NULL = out of memory. */
 struct kv *cache_new(const struct runner *r, int64_t tokens);
@@ -115,8 +119,8 @@ void view_free(struct view *v);
 /* What the runner's devices hold now, the proxy's too; what is left of the limit, or of the device where that is less. */
 int64_t runner_bytes(const struct runner *r);
 int64_t runner_free_bytes(const struct runner *r);
-/* The bytes asked for when this message tells of a device's memory; else 0. */
-int64_t failure_oom(const struct runner *r, const char *message);
+/* What was asked for, when this message holds the words of a device that had no memory. */
+struct shortage failure_oom(const struct runner *r, const char *message);
 /* Bytes of a context's session: cache, scores, index lists. */
 int64_t session_bytes(const struct runner *r, int64_t tokens, int n_scorers, int n_views);
 
@@ -132,8 +136,5 @@ bool evict_applies(const struct runner_job *one);
 /* 0, 1 = stopped, -1 = failed. Free with evict_free in any case. */
 int evict_prefill(struct evicted *out, struct runner *r, const struct runner_job *one, const struct prompt *p, char err[ERR_LEN]);
 void evict_free(struct evicted *e);
-
-/* ---- machine.c ---- */
-int64_t machine_memory(int64_t *available, int64_t *cgroup); /* total; available and cgroup limit left (-1 = none) */
 
 #endif

@@ -98,8 +98,7 @@ int runner_scores_add(struct runner_scores *s, struct runner *r, const struct ru
 	struct prompt prompt = {0};
 	struct prompt_question pq = {0};
 	struct session session = {0};
-	int64_t oom;
-	int rc = prompt_make(r, job, 0, &prompt, &pq, err) ? -1 : session_open(&session, r, job, &prompt, NULL, &oom, err);
+	int rc = prompt_make(r, job, 0, &prompt, &pq, err) ? -1 : session_open(&session, r, job, &prompt, NULL, err);
 	rc = rc ? (rc == 1 ? 1 : -1) : add_context(s, &session, job, err);
 	session_close(&session);
 	prompt_question_free(&pq);

@@ -13,17 +13,17 @@ struct watched {
 	int scoring;
 };
 
-int64_t failure_oom(const struct runner *r, const char *message)
+struct shortage failure_oom(const struct runner *r, const char *message)
 {
 	const struct device *d[2] = {r->device, r->proxy ? r->proxy->device : NULL};
-	int64_t asked = 0;
-	for (int i = 0; i < 2; i++)
-		if (d[i] && device_oom(d[i], &asked) && strstr(message, device_error(d[i])))
-			return asked;
-	return 0;
+	struct shortage lack = {0, -1};
+	for (int i = 0; i < 2 && !lack.bytes; i++)
+		if (d[i] && strstr(message, device_error(d[i])) && device_oom(d[i], &lack.bytes))
+			lack.free_bytes = device_oom_free(d[i]);
+	return lack;
 }
 
-/* A scorer's failure: its sentence, and the bytes asked for when the device ran out of memory. */
+/* A scorer's failure: its sentence, and what was asked for when a device ran out of memory. */
 static void scoring_failed(struct session *s, int i, const char *what)
 {
 	if (!s->scoring_error[i][0])
@@ -124,16 +124,16 @@ struct kv *cache_new(const struct runner *r, int64_t tokens)
 	return cache_uniform(r->device, r->info.layers, r->info.kv_heads, r->info.head_dim, tokens);
 }
 
-static int scores_begin(struct session *s, int64_t *oom, char err[ERR_LEN])
+static int scores_begin(struct session *s, char err[ERR_LEN])
 {
 	for (int i = 0; i < s->n_scoring; i++) {
 		struct scoring *g = &s->scoring[i];
 		size_t n = (size_t)cache_rows(s->r, g->shape.count);
 		g->kv = s->kv;
 		if (!(g->scores = calloc(n ? n : 1, sizeof(float)))) {
-			*oom = (int64_t)(n * sizeof(float));
-			err_set(err, "out of memory: %lld bytes of scores", (long long)*oom);
-			return -2;
+			s->oom = (struct shortage){(int64_t)(n * sizeof(float)), machine_memory_free()};
+			return err_set(err, "out of memory: asked for %lld bytes of scores on the host, %lld free there", (long long)s->oom.bytes,
+				(long long)s->oom.free_bytes);
 		}
 		if (s->scorer[i]->begin && s->scorer[i]->begin(g, s->scoring_error[i]))
 			scoring_failed(s, i, "begin");
@@ -232,8 +232,22 @@ static int session_score(struct session *s, const struct runner_job *job)
 	return 0;
 }
 
-int session_open(struct session *s, struct runner *r, const struct runner_job *job, const struct prompt *p, const bool *needed, int64_t *oom,
-	char err[ERR_LEN])
+/* Whether the cache, scores and views of the prompt fit beside what there is; the device keeps a block for them. */
+static int session_fits(struct session *s, char err[ERR_LEN])
+{
+	struct runner *r = s->r;
+	int64_t tokens = (int64_t)s->prompt->ids.n, need = session_bytes(r, tokens, s->n_scoring, s->n_methods),
+		left = r->info.memory_limit_bytes - runner_bytes(r);
+	device_reserve(r->device, need + need / 8); /* an eighth for what lives beside it: tails, lists */
+	need += s->pass ? proxy_pass_bytes(r->proxy, tokens) : 0;
+	if (need <= left)
+		return 0;
+	s->oom = (struct shortage){need, left > 0 ? left : 0};
+	return err_set(err, "a context of %lld tokens needs %lld bytes for cache, scores and views; %lld are free", (long long)tokens, (long long)need,
+		(long long)s->oom.free_bytes);
+}
+
+int session_open(struct session *s, struct runner *r, const struct runner_job *job, const struct prompt *p, const bool *needed, char err[ERR_LEN])
 {
 	*s = (struct session){.r = r, .prompt = p};
 	prompt_context_sha256(p, s->context_sha256);
@@ -248,23 +262,15 @@ int session_open(struct session *s, struct runner *r, const struct runner_job *j
 			s->scoring_of[v] = -1;
 		else
 			scoring_share(s, job, v, p);
-	int64_t need = session_bytes(r, (int64_t)p->ids.n, s->n_scoring, s->n_methods), free_bytes = r->info.memory_limit_bytes - runner_bytes(r);
-	device_reserve(r->device, need + need / 8); /* an eighth for what lives beside it: tails, lists */
-	need += s->pass ? proxy_pass_bytes(r->proxy, (int64_t)p->ids.n) : 0;
-	if (need > free_bytes) {
-		*oom = need;
-		err_set(err, "a context of %zu tokens needs %lld bytes for cache, scores and views; %lld are free", p->ids.n, (long long)need,
-			(long long)free_bytes);
-		return -2;
-	}
-	if (!(s->kv = cache_new(r, (int64_t)p->ids.n)))
-		return err_set(err, "the cache of a context of %zu tokens: %s", p->ids.n, device_error(r->device));
-	int rc = scores_begin(s, oom, err);
-	if (rc || (rc = proxy_begin(s, err)))
-		return rc;
-	if ((rc = session_prefill(s, job, err)))
-		return rc;
-	return session_score(s, job);
+	int rc = session_fits(s, err);
+	if (!rc && !(s->kv = cache_new(r, (int64_t)p->ids.n)))
+		rc = err_set(err, "the cache of a context of %zu tokens: %s", p->ids.n, device_error(r->device));
+	rc = rc ? rc : scores_begin(s, err);
+	rc = rc ? rc : proxy_begin(s, err);
+	rc = rc ? rc : session_prefill(s, job, err);
+	if (rc < 0 && !s->oom.bytes)
+		s->oom = failure_oom(r, err);
+	return rc ? rc : session_score(s, job);
 }
 
 static void count_scorer(struct runner_counters *c, const char *name, int64_t ns)

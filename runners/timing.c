@@ -79,7 +79,7 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 	struct view view = {0};
 	struct kv *pruned = NULL, *tail = NULL;
 	struct evicted early = {0};
-	int64_t oom = 0, start, mark;
+	int64_t start, mark;
 	int32_t next = -1;
 	int flags = 0, rc = -1;
 	one.variants = &job->variants[v];
@@ -92,14 +92,14 @@ int runner_time(struct runner *r, const struct runner_job *job, int v, int decod
 	if (r->proxy)
 		device_peak_reset(r->proxy->device);
 	if (!(tail = cache_new(r, (int64_t)pq.fed.n + decode_tokens + 1))) {
-		err_set(err, "no memory for the answer's own cache");
+		err_set(err, "the answer's own cache: %s", device_error(r->device));
 		goto done;
 	}
 	bool by_layer = evict_applies(&one);
 	spans_start(r);
 	start = clock_ns();
 	int whole = span_begin(r, PART_WHOLE), span = span_begin(r, PART_PREFILL);
-	if (by_layer ? evict_prefill(&early, r, &one, &prompt, err) : session_open(&s, r, &one, &prompt, NULL, &oom, err))
+	if (by_layer ? evict_prefill(&early, r, &one, &prompt, err) : session_open(&s, r, &one, &prompt, NULL, err))
 		goto done;
 	span_end(r, span);
 	mark = lap(start, &out->prefill_ns);

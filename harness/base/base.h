@@ -46,6 +46,10 @@ int file_check_place(const char *path, char err[ERR_LEN]);
 int64_t clock_ns(void);      /* CLOCK_MONOTONIC, the one clock of every duration */
 int64_t unix_ms(void);       /* wall time, for records only */
 
+/* Memory of this machine, bytes: all of it; *available: what the system could hand out; *cgroup: what the process's group has left, -1 = no limit. */
+int64_t machine_memory(int64_t *available, int64_t *cgroup);
+int64_t machine_memory_free(void); /* the lesser of the two */
+
 /* SHA-256 as 64 lower-case hex digits + NUL. */
 enum { SHA_LEN = 65 };
 void sha256_hex(const void *data, size_t len, char out[SHA_LEN]);

@@ -21,16 +21,17 @@ int device_fail(struct device *d, const char *fmt, ...)
 
 static void fail_memory(struct device *d, int64_t bytes, bool host)
 {
-	char there[64] = "";
+	char text[64] = "";
+	int64_t there = host ? machine_memory_free() : d->backend->free_bytes(d), left = d->limit > d->bytes ? d->limit - d->bytes : 0;
 	d->oom_bytes = bytes;
-	d->oom_free = host ? -1 : d->backend->free_bytes(d);
-	if (d->oom_free >= 0)
-		snprintf(there, sizeof there, ", %lld free on the device", (long long)d->oom_free);
+	d->oom_free = !host && d->limit && (there < 0 || left < there) ? left : there;
+	if (there >= 0)
+		snprintf(text, sizeof text, ", %lld free %s", (long long)there, host ? "there" : "on the device");
 	if (host)
-		device_fail(d, "out of memory: asked for %lld bytes of pinned memory on the host", (long long)bytes);
+		device_fail(d, "out of memory: asked for %lld bytes of pinned memory on the host%s", (long long)bytes, text);
 	else
 		device_fail(d, "out of memory: asked for %lld bytes with %lld in use, limit %lld%s", (long long)bytes, (long long)d->bytes,
-			(long long)d->limit, there);
+			(long long)d->limit, text);
 	d->failure = DEVICE_MEMORY;
 }
 

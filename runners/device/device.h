@@ -76,7 +76,7 @@ const char *device_error(const struct device *d);    /* last failure; "" = none 
 /* What the device itself holds once a linear layer of max_k columns has run: scratch of the threads, packed rows. For estimates. */
 int64_t device_scratch_bytes(const struct device *d, int64_t max_k);
 bool device_oom(const struct device *d, int64_t *asked); /* the last failure was memory; bytes asked for */
-int64_t device_oom_free(const struct device *d);         /* bytes that were free then; -1 = not known */
+int64_t device_oom_free(const struct device *d);         /* bytes that were free then where it was asked for, on the device within its limit or on the host (device_error); -1 = not known */
 enum device_failure {
 	DEVICE_FINE,
 	DEVICE_REFUSED, /* wrong arguments, or one call failed: the next may work */

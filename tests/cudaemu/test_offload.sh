@@ -78,7 +78,11 @@ run wide wide-cpu 0 --device cpu
 run wide wide-none 1 --device cuda --memory 1M
 fixed=$(grep -o 'needs [0-9]*' "$dir/wide-none.err"); fixed=${fixed#needs }
 run wide wide-device 1 --device cuda --memory $((fixed + 4000000))
-is wide-device 'oom 2' "SELECT status || ' ' || count(*) FROM sample WHERE oom_bytes > 160000000 AND oom_free_bytes > 0 AND oom_free_bytes < oom_bytes GROUP BY status"
+is wide-device 'oom 2' "SELECT status || ' ' || count(*) FROM sample WHERE oom_bytes > 160000000 AND oom_free_bytes > 0 AND oom_free_bytes < oom_bytes
+	AND message LIKE '%; ' || oom_free_bytes || ' are free' GROUP BY status"
+CUEMU_FAIL=cudaHostAlloc:3:2 run wide wide-host 1 --device cuda --memory $((fixed + 4000000)) --kv-offload # the cache's keys, after argument lists and weights
+is wide-host 'oom 2' "SELECT status || ' ' || count(*) FROM sample WHERE oom_bytes > 80000000 AND oom_free_bytes > oom_bytes
+	AND message LIKE '%asked for ' || oom_bytes || ' bytes of pinned memory on the host, ' || oom_free_bytes || ' free there' GROUP BY status"
 run wide wide-offload 0 --device cuda --memory $((fixed + 4000000)) --kv-offload
 is wide-offload emulated-gpu+offload "SELECT group_concat(DISTINCT topology) FROM cell"
 same "what does not fit is answered as on the CPU" wide-offload wide-cpu
