@@ -350,22 +350,32 @@ size_t runner_cut_tokens(struct runner *r, const char *text, size_t len, int64_t
 	return lo;
 }
 
-/* How many scorer passes the variants need: those with equal scorers and parameters share one. Unknown names count as one each. */
-static int scorer_count_of(const struct runner_variant *variants, int n)
+/* Scores of a context on the host and what their scorer takes of the device meanwhile. */
+static int64_t scorer_bytes(const struct runner *r, const struct plan_method *m, int64_t tokens)
+{
+	int64_t scores = tokens * r->info.layers * r->info.kv_heads * (int64_t)sizeof(float);
+	const struct scoring s = {.forward = r->forward, .shape = {.context = tokens, .count = tokens}, .params = m->params,
+		.model_sha256 = r->info.model_sha256, .proxy_sha256 = r->info.proxy_sha256, .calibration_folder = r->calibration_folder,
+		.weights = r->weights, .layers = r->info.layers, .kv_heads = r->info.kv_heads};
+	return scores + (m->scorer && m->scorer->device_bytes ? m->scorer->device_bytes(&s) : scores);
+}
+
+/* Of all scorers that the variants need: those with equal scorers and parameters share one. Unknown names count as one each. */
+static int64_t scorers_bytes(const struct runner *r, int64_t tokens, const struct runner_variant *variants, int n)
 {
 	struct plan_method *m = mem_new((size_t)n, sizeof *m);
-	int distinct = 0;
+	int64_t bytes = 0;
 	char err[ERR_LEN];
 	for (int v = 0; v < n; v++) {
 		bool shared = method_resolve(&m[v], variants[v].method, variants[v].options, err) == 0 && !m[v].scorer;
 		for (int u = 0; u < v && !shared; u++)
 			shared = m[v].scorer && m[u].scorer && method_same_scores(&m[u], &m[v]);
-		distinct += !shared;
+		bytes += shared ? 0 : scorer_bytes(r, &m[v], tokens);
 	}
 	for (int v = 0; v < n; v++)
 		method_free(&m[v]);
 	free(m);
-	return distinct;
+	return bytes;
 }
 
 struct runner_estimate runner_estimate(const struct runner *r, int64_t tokens, const struct runner_variant *variants, int n_variants, int n_questions,
@@ -379,7 +389,7 @@ struct runner_estimate runner_estimate(const struct runner *r, int64_t tokens, c
 	struct runner_estimate e = {.weights_bytes = i->weight_bytes,
 		.kv_bytes = kv_bytes_for(r->device, i->head_dim, rows),
 		.scratch_bytes = forward_scratch_bytes(model_config(r->model), r->device, device_pass_rows(r->device)),
-		.scores_bytes = rows * 2 * (int64_t)sizeof(float) * scorer_count_of(variants, n_variants),
+		.scores_bytes = scorers_bytes(r, tokens, variants, n_variants),
 		.variants_bytes = (int64_t)((double)rows * (double)sizeof(int32_t) * kept) +
 				  kv_bytes_for(r->device, i->head_dim, (max_new + 32) * heads) * n_variants * n_questions,
 		.proxy_bytes = r->proxy ? i->proxy_weight_bytes + forward_scratch_bytes(model_config(r->proxy->model), r->proxy->device, device_pass_rows(r->proxy->device)) +

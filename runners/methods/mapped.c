@@ -11,6 +11,7 @@
  * because it is better at equal cost [O]. Contexts that a mapper was trained on are refused. */
 #include "runners/mapper/mapper.h"
 #include "runners/methods/parts.h"
+#include "runners/proxykv/mapping.h"
 #include "runners/proxykv/proxy.h"
 #include "runners/trained.h"
 
@@ -25,11 +26,17 @@ struct mapped {
 	struct features *own; /* selfkv: during the prefill */
 };
 
+/* The features that the options name. */
+static int spec_of(struct feature_spec *out, const struct params *p, char err[ERR_LEN])
+{
+	return feature_spec_parse(out, param_text(p, "queries"), (int)param_int(p, "layers"), param_text(p, "heads"), err);
+}
+
 static void file_of(const char *method, const struct params *p, struct trained_request *q)
 {
 	struct feature_spec spec = {0};
 	char tag[32] = "", err[ERR_LEN];
-	if (!feature_spec_parse(&spec, param_text(p, "queries"), (int)param_int(p, "layers"), param_text(p, "heads"), err))
+	if (!spec_of(&spec, p, err))
 		feature_spec_tag(&spec, tag);
 	snprintf(q->kind, sizeof q->kind, "%s-%s%s", method, param_text(p, "mapper"), tag);
 	q->weights = param_text(p, "weights");
@@ -68,8 +75,7 @@ static int check(const struct scoring *s, const struct mapper *m, const char *pa
 	struct feature_spec has = feature_spec_of(c), wanted;
 	if (strcmp(pair->target_sha256, s->model_sha256) || strcmp(pair->proxy_sha256, self ? s->model_sha256 : s->proxy_sha256))
 		return err_set(err, "%s: was trained for %s -> %s, not for these models", path, pair->proxy, pair->target);
-	if (feature_spec_parse(&wanted, param_text(s->params, "queries"), (int)param_int(s->params, "layers"),
-		    param_text(s->params, "heads"), err))
+	if (spec_of(&wanted, s->params, err))
 		return -1;
 	wanted.layers = wanted.layers ? wanted.layers : self ? s->layers : proxy_pass_config(s->proxy)->layers;
 	if (strcmp(kinds[c->kind], param_text(s->params, "mapper")) || !feature_spec_equal(&has, &wanted) ||
@@ -87,6 +93,12 @@ static int check(const struct scoring *s, const struct mapper *m, const char *pa
 	return 0;
 }
 
+/* As long as the store lives. */
+static const struct mapper *mapper_at(const struct scoring *s, const char *path, char err[ERR_LEN])
+{
+	return trained_store_get(s->weights, path, read_mapper, NULL, close_mapper, err);
+}
+
 static struct mapped *open_mapper(struct scoring *s, bool self, char err[ERR_LEN])
 {
 	struct mapped *a = NULL;
@@ -96,7 +108,7 @@ static struct mapped *open_mapper(struct scoring *s, bool self, char err[ERR_LEN
 		return NULL;
 	}
 	if ((path = scoring_file(s, self ? selfkv_file : proxykv_file, err))) {
-		const struct mapper *m = trained_store_get(s->weights, path, read_mapper, NULL, close_mapper, err);
+		const struct mapper *m = mapper_at(s, path, err);
 		if (m && !check(s, m, path, self, err)) {
 			a = mem_new(1, sizeof *a);
 			*a = (struct mapped){.mapper = m, .spec = feature_spec_of(mapper_config_of(m))};
@@ -161,6 +173,18 @@ static int proxykv_finish(struct scoring *s, char err[ERR_LEN])
 }
 
 /* ---- selfkv ---- */
+
+/* The sums of the whole prefill; behind it, where the device maps, the mapper's work beside them. A missing file is begin's to tell. */
+static int64_t selfkv_device_bytes(const struct scoring *s)
+{
+	struct feature_spec spec;
+	char err[ERR_LEN], *path = NULL;
+	if (spec_of(&spec, s->params, err) || (device_has_steps(forward_device(s->forward)) && !(path = scoring_file(s, selfkv_file, err))))
+		return 0;
+	const struct mapper *m = path ? mapper_at(s, path, err) : NULL;
+	free(path);
+	return features_bytes(s->forward, &spec, s->shape.count) + (m ? mapping_bytes(m, s->shape.count) : 0);
+}
 
 static int selfkv_begin(struct scoring *s, char err[ERR_LEN])
 {
@@ -244,6 +268,7 @@ const struct scorer scorer_selfkv = {.name = "selfkv",
 	.observes = OBSERVE_Q | OBSERVE_LSE,
 	.layers = selfkv_layers,
 	.first_pos = selfkv_first_pos,
+	.device_bytes = selfkv_device_bytes,
 	.begin = selfkv_begin,
 	.observe = selfkv_observe,
 	.finish = selfkv_finish,

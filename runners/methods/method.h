@@ -100,6 +100,8 @@ struct scorer {
 	bool needs_proxy;
 	int (*layers)(const struct scoring *s); /* the first so many are shown to observe; NULL = all */
 	int64_t (*first_pos)(const struct scoring *s);  /* first position whose rows it must see; NULL = 0 */
+	/* What its work takes of the device at most, before begin(); NULL = sums of the scores' size. */
+	int64_t (*device_bytes)(const struct scoring *s);
 	int (*begin)(struct scoring *s, char err[ERR_LEN]);                             /* NULL = nothing */
 	int (*observe)(struct scoring *s, const struct layer_rows *r, char err[ERR_LEN]); /* during prefill */
 	int (*finish)(struct scoring *s, char err[ERR_LEN]);                            /* after prefill; fills scores */

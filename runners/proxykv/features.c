@@ -82,14 +82,33 @@ void features_free(struct features *x)
 	free(x);
 }
 
+/* Of stride: rows of a chunk that are chosen at most, and their columns. */
+static int64_t stride_most(const struct forward *f, const struct feature_spec *s)
+{
+	return forward_max_rows(f) / s->step + 1;
+}
+static int64_t stride_cols(const struct model_config *c)
+{
+	return (int64_t)(c->heads + 2 * c->kv_heads) * c->head_dim + 32;
+}
+
 static int stride_rows(struct features *x)
 {
 	const struct model_config *c = forward_config(x->f);
 	struct device *d = forward_device(x->f);
-	int64_t most = forward_max_rows(x->f) / x->spec.step + 1, cols = (int64_t)(c->heads + 2 * c->kv_heads) * c->head_dim + 32;
-	x->rows = tensor_new(d, most, cols);
+	int64_t most = stride_most(x->f, &x->spec);
+	x->rows = tensor_new(d, most, stride_cols(c));
 	x->rows_lse = tensor_new(d, most, c->heads);
 	return x->rows && x->rows_lse ? 0 : -1;
+}
+
+int64_t features_bytes(const struct forward *f, const struct feature_spec *s, int64_t count)
+{
+	const struct model_config *c = forward_config(f);
+	int64_t numbers = feature_layers(s, c) * feature_heads(s, c) * count;
+	if (s->queries == MAPPER_QUERIES_STRIDE)
+		numbers += stride_most(f, s) * (stride_cols(c) + c->heads);
+	return numbers * (int64_t)sizeof(float);
 }
 
 struct features *features_new(struct forward *f, const struct feature_spec *s, int64_t first, int64_t count, char err[ERR_LEN])

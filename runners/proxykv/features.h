@@ -30,6 +30,7 @@ int feature_heads(const struct feature_spec *s, const struct model_config *c);
 struct features;
 /* For the keys and queries [first, first + count) of a prompt; ready to be shown its prefill. NULL + err: out of memory. */
 struct features *features_new(struct forward *f, const struct feature_spec *s, int64_t first, int64_t count, char err[ERR_LEN]);
+int64_t features_bytes(const struct forward *f, const struct feature_spec *s, int64_t count); /* what it takes of the device */
 void features_free(struct features *x); /* NULL is fine */
 /* What the prefill must show (user = the features). */
 struct observer features_observer(struct features *x);

@@ -6,6 +6,7 @@
 enum { MOST = 64, IDS = 12 };
 struct collected {
 	int n, lists;
+	int64_t tokens; /* of the prompt that was pruned */
 	enum runner_status status[MOST];
 	int32_t ids[MOST][IDS];
 	int n_ids[MOST];
@@ -19,6 +20,7 @@ static void collect(void *user, const struct runner_answer *a)
 	struct collected *c = user;
 	int i = a->variant;
 	c->n++;
+	c->tokens = a->prefix_tokens + a->context_tokens;
 	c->status[i] = a->status;
 	c->n_ids[i] = a->n_ids < IDS ? a->n_ids : IDS;
 	if (a->n_ids)
@@ -46,18 +48,23 @@ static const char CONTEXT[] = "The old man saw the lake. Code amber 411 355. The
 			      "The small doctor pulled the clerk. The old man saw the lake. The old man saw the lake. Code tulip 148 897. The small doctor "
 			      "pulled the clerk. The old man saw the lake. The small doctor pulled the clerk. The old man saw the lake.";
 
-static struct collected *answered(struct runner *r, const struct runner_variant *v, int n, enum runner_protocol protocol)
+static struct collected *answered_on(const char *context, struct runner *r, const struct runner_variant *v, int n, enum runner_protocol protocol)
 {
 	char err[ERR_LEN] = "";
 	struct collected *c = mem_new(1, sizeof *c);
 	c->lists = runner_info(r)->layers * runner_info(r)->kv_heads;
 	struct runner_question q = {.text = "\nRecall otter.", .max_new_tokens = IDS};
-	struct runner_job job = {.context = CONTEXT, .chat = true, .questions = &q, .n_questions = 1, .variants = v, .n_variants = n, .protocol = protocol,
+	struct runner_job job = {.context = context, .chat = true, .questions = &q, .n_questions = 1, .variants = v, .n_variants = n, .protocol = protocol,
 		.user = c, .done = collect};
 	if (runner_answer(r, &job, err))
 		fail_msg("%s", err);
 	assert_int_equal(c->n, n);
 	return c;
+}
+
+static struct collected *answered(struct runner *r, const struct runner_variant *v, int n, enum runner_protocol protocol)
+{
+	return answered_on(CONTEXT, r, v, n, protocol);
 }
 
 static void free_collected(struct collected *c)
@@ -113,6 +120,39 @@ static void test_every_method(void **state)
 	compare("aware, fp32", aware, a, b, 3);
 	free_collected(a), free_collected(b);
 	runner_close(cpu), runner_close(cuda);
+}
+
+/* Peak and estimate of one variant. */
+static int64_t peak_of(const char *device, struct runner_variant v, int64_t *estimate)
+{
+	struct runner *r = runner_on(device, NULL, "fp32", false);
+	char *context = text_format("%s %s", CONTEXT, CONTEXT);
+	struct collected *c = answered_on(context, r, &v, 1, PROTOCOL_AGNOSTIC);
+	free(context);
+	if (c->status[0] != ANSWER_OK)
+		fail_msg("%s: %s", v.method, c->message[0]);
+	*estimate = runner_estimate(r, c->tokens, &v, 1, 1, IDS).total_bytes;
+	int64_t peak = runner_peak_bytes(r);
+	free_collected(c);
+	runner_close(r);
+	return peak;
+}
+
+/* Sums of all query heads and a mapper's work are in the estimate, scratch that is estimated but not used (the same for both) left out. */
+static void test_selfkv_is_estimated(void **state)
+{
+	(void)state;
+	static const char *const devices[] = {"cpu", "cuda"}, *const options[] = {NULL, "{\"mapper\":\"linear\"}"};
+	for (int d = 0; d < 2; d++) {
+		int64_t estimate[2], full = peak_of(devices[d], (struct runner_variant){"full", 1, NULL}, &estimate[0]);
+		for (int o = 0; o < 2; o++) {
+			int64_t more = peak_of(devices[d], (struct runner_variant){"selfkv", .3, options[o]}, &estimate[1]) - full;
+			print_message("%s: selfkv took %lld bytes more than full, %lld estimated\n", devices[d], (long long)more,
+				(long long)(estimate[1] - estimate[0]));
+			assert_true(more > 0 && more <= estimate[1] - estimate[0]);
+			assert_true(full + more <= estimate[1]);
+		}
+	}
 }
 
 /* The proxy beside the target: on the same GPU, on a second one; and with room for caches on the host. */
@@ -199,7 +239,7 @@ static void test_timing(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method), cmocka_unit_test(test_topologies), cmocka_unit_test(test_timing),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method), cmocka_unit_test(test_selfkv_is_estimated), cmocka_unit_test(test_topologies), cmocka_unit_test(test_timing),
 		cmocka_unit_test(test_stopped)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
