@@ -9,6 +9,13 @@ enum { N_ONE = sizeof ONE / sizeof *ONE };
 static const int HEADS[][2] = {{1, 1}, {2, 2}, {4, 2}, {9, 3}, {8, 2}, {6, 1}, {14, 2}, {8, 1}, {20, 1}}; /* g = 1 1 2 3 4 6 7 8 20 */
 static const int DIMS[] = {16, 32, 64, 80, 128, 20, 256, 7};
 enum { N_HEADS = 9, N_DIMS = 8 };
+/* Channels of case i. In bf16 every width has a kernel of its own; fp32's are one warp a row (one lane a key) that loops over any number: there a sanitizer, to
+ * which each access is dear, sees less than a warp, a warp, and two and a half. */
+static int dim_of(int i, bool bf16)
+{
+	static const int narrow[] = {16, 32, 80, 20, 7};
+	return bf16 || every(2) == 1 ? DIMS[i % N_DIMS] : narrow[i % 5];
+}
 
 static void test_attention(void **state)
 {
@@ -18,7 +25,7 @@ static void test_attention(void **state)
 		double out = 0, lse = 0;
 		for (int i = 0; i < N_ONE; i++)
 			for (int j = i % every(4); j < N_HEADS; j += every(4)) {
-				struct setup s = {HEADS[j][0], HEADS[j][1], DIMS[(i + j) % N_DIMS], ONE[i], 1};
+				struct setup s = {HEADS[j][0], HEADS[j][1], dim_of(i + j, p), ONE[i], 1};
 				struct result want = run(b.q[CPU], &s, -1, false), got = run(b.q[CUDA], &s, -1, false);
 				out = fmax(out, difference(got.out, want.out, got.rows * s.heads * s.d));
 				lse = fmax(lse, difference(got.lse, want.lse, got.rows * s.heads));
@@ -36,11 +43,11 @@ static const struct sequence MANY[MOST] = {{129, 3, 1, 2}, {-1, 0, 70, 0}, {700,
 static void test_batches(void **state)
 {
 	(void)state;
-	static const int heads[][3] = {{14, 2, 64}, {9, 3, 20}, {4, 4, 128}};
+	static const int heads[][3] = {{9, 3, 20}, {14, 2, 64}, {4, 4, 128}};
 	for (int p = 2; p-- > first_precision();) {
 		struct both b = open_both(PRECISIONS[p]);
 		print_message("attention by %s\n", device_isa(b.d[CUDA]));
-		for (int c = 0; c < 3; c++) {
+		for (int c = 0; c < (p ? 3 : 3 / every(3)); c++) {
 			struct setup s = {heads[c][0], heads[c][1], heads[c][2], MANY, MOST};
 			struct result cpu = run(b.q[CPU], &s, -1, false), all = run(b.q[CUDA], &s, -1, false),
 				      compact = run(b.q[CUDA], &s, -1, true);
@@ -161,7 +168,7 @@ static void test_key_sets(void **state)
 				if (group == GROUP_MEAN && reduce == REDUCE_MAX)
 					continue;
 				int heads = HEADS[(k + mode) % N_HEADS][0], kv_heads = HEADS[(k + mode) % N_HEADS][1],
-				    dim = DIMS[(k + 2 * mode) % N_DIMS];
+				    dim = dim_of(k + 2 * mode, p);
 				int64_t n = (group == GROUP_NONE ? heads : kv_heads) * (KEYS[k].cols + 3);
 				struct result want = run_keys(b.q[CPU], &KEYS[k], heads, kv_heads, dim, reduce, group, 1 << 20);
 				for (int64_t chunk = 11; chunk < 2000; chunk *= 100) {
