@@ -81,11 +81,10 @@ static void test_same_cache(void **state)
 		struct view view = {0};
 		struct evicted early;
 		char err[ERR_LEN] = "";
-		int64_t oom;
 		int flags = 0, heads = r->info.layers * r->info.kv_heads;
 		assert_true(evict_applies(&job));
 		if (prompt_make(r, &job, 0, &p, &pq, err) || evict_prefill(&early, r, &job, &p, err) ||
-			session_open(&s, r, &job, &p, NULL, &oom, err) ||
+			session_open(&s, r, &job, &p, NULL, err) ||
 			view_make(&view, &s, 0, variants[i].retained, &flags, err))
 			fail_msg("%s", err);
 		assert_int_equal(early.kept_total, view.kept_total);
@@ -168,10 +167,9 @@ static void test_all(void **state)
 		struct session s = {0};
 		struct view view = {0};
 		char err[ERR_LEN] = "";
-		int64_t oom;
 		int flags = 0, vocab = r->info.vocab;
 		float *logits = mem_new((size_t)(2 * vocab), sizeof *logits);
-		if (prompt_make(r, &job, 0, &p, &pq, err) || session_open(&s, r, &job, &p, NULL, &oom, err) ||
+		if (prompt_make(r, &job, 0, &p, &pq, err) || session_open(&s, r, &job, &p, NULL, err) ||
 			view_make(&view, &s, 0, 1, &flags, err))
 			fail_msg("%s", err);
 		assert_int_equal(view.kept_total, (int64_t)p.context * r->info.layers * r->info.kv_heads);
