@@ -160,8 +160,8 @@ static int train_pair(struct curves *c, int pair, const char *made_by, char err[
 	return rc;
 }
 
-/* Everything of one kind. An exit code. */
-static int train_kind(const char *name, const struct options *o)
+/* Everything of one kind; the table's head stands over the first one's rows. An exit code. */
+static int train_kind(const char *name, bool first, const struct options *o)
 {
 	char err[ERR_LEN] = "", *made_by = text_format("kvbench train %s %s", name, o->args[1]);
 	struct training t = {0};
@@ -173,6 +173,8 @@ static int train_kind(const char *name, const struct options *o)
 		t.out = text_copy(option_text(o, "out", NULL));
 	}
 	code = code ? code : open_store(&c, &t.plan, err);
+	if (!code && first)
+		print_header();
 	for (int i = 0; !code && i < t.plan.n_pairs; i++) {
 		int rc = train_pair(&c, i, made_by, err);
 		code = rc == 1 ? EXIT_TRY_AGAIN : rc ? EXIT_CELLS_FAILED : 0;
@@ -191,9 +193,8 @@ static int train(const struct options *o)
 	char *names = text_copy(o->args[0]), *rest = names, *name;
 	int code = EXIT_DONE;
 	run_catch_signals();
-	print_header();
 	while (!code && (name = strsep(&rest, ",")))
-		code = train_kind(name, o);
+		code = train_kind(name, name == names, o);
 	free(names);
 	return code;
 }

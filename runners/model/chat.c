@@ -123,9 +123,16 @@ static int read_config(const char *path, char **text, char err[ERR_LEN])
 	json_t *config = json_load_file(path, JSON_DECODE_INT_AS_REAL, &where); /* model_max_length may be 10^30, "no limit" */
 	if (!config)
 		return err_set(err, "%.200s, line %d: %.200s", path, where.line, where.text);
-	*text = text_copy(config_template(config));
+	const json_t *value = json_object_get(config, "chat_template");
+	int rc = 0;
+	if (!json_is_object(config))
+		rc = err_set(err, "%.200s: not a JSON object", path);
+	else if (value && !json_is_string(value) && !json_is_array(value) && !json_is_null(value))
+		rc = err_set(err, "%.200s: chat_template is not a text or a list", path);
+	else
+		*text = text_copy(config_template(config));
 	json_decref(config);
-	return 0;
+	return rc;
 }
 
 static int read_folder(const char *folder, char **text, char err[ERR_LEN])

@@ -437,6 +437,12 @@ static void reading_a_folders_template(void **state)
 	write_in(folder, "tokenizer_config.json", "{\"chat_template\":");
 	assert_int_equal(chat_read(folder, NULL, &text, err), -1);
 	assert_contains(err, "tokenizer_config.json, line 1");
+	write_in(folder, "tokenizer_config.json", "[]");
+	assert_int_equal(chat_read(folder, NULL, &text, err), -1);
+	assert_contains(err, "not a JSON object");
+	write_in(folder, "tokenizer_config.json", "{\"chat_template\":{\"default\":\"d\"}}");
+	assert_int_equal(chat_read(folder, NULL, &text, err), -1);
+	assert_contains(err, "not a text or a list");
 	write_in(folder, "chat_template.jinja", "jinja");
 	check_read(folder, "jinja");
 	remove_folder(folder, names, 2);
