@@ -4,6 +4,7 @@
 #include "harness/models.h"
 #include "harness/verbs.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -67,7 +68,7 @@ static int run_bench(const struct options *o)
 	ro.target = option_text(o, "target", RUNNER_BENCH_TARGET);
 	int rc = models_find(&ro, &found, err) ? -1 : runner_bench(&ro, &b, err);
 	if (!rc && out && json_dump_file(rows, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)))
-		rc = err_set(err, "cannot write %s", out);
+		rc = err_set(err, "cannot write %s: %s", out, strerror(errno));
 	json_decref(rows);
 	models_free(&found);
 	if (rc)

@@ -3,7 +3,6 @@
 
 #include "harness/verbs.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,15 +43,7 @@ static int print_comparison(const struct comparison *c, const struct options *o,
 {
 	struct strbuf text = {0};
 	char err[ERR_LEN] = "";
-	const char *path = option_text(o, "out", NULL);
-	FILE *f = NULL;
-	int rc = compare_print(c, output, &text, err);
-	if (!rc && !(f = path ? fopen(path, "w") : stdout))
-		rc = err_set(err, "cannot write %s: %s", path, strerror(errno));
-	if (!rc && fwrite(text.text ? text.text : "", 1, text.len, f) != text.len)
-		rc = err_set(err, "writing the output failed");
-	if (f && path && fclose(f) && !rc)
-		rc = err_set(err, "writing %s failed", path);
+	int rc = compare_print(c, output, &text, err) || file_write(option_text(o, "out", NULL), &text, err);
 	strbuf_free(&text);
 	if (rc)
 		fprintf(stderr, "kvbench compare: %s\n", err);

@@ -6,7 +6,6 @@
 #include "report/paper.h"
 #include "report/report.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,13 +77,7 @@ static int write_text(const struct paper_run *r, const char *db, const struct st
 {
 	const char *out = option_text(r->o, "out", NULL);
 	char *path = out ? text_copy(out) : strcmp(r->format, "html") ? NULL : html_beside(db);
-	FILE *f = path ? fopen(path, "w") : stdout;
-	int rc = f ? 0 : err_set(err, "cannot write %s: %s", path, strerror(errno));
-	bool whole = f && fwrite(text->text, 1, text->len, f) == text->len;
-	if (f && path)
-		whole = !fclose(f) && whole;
-	if (!rc && !whole)
-		rc = err_set(err, "writing %s failed", path ? path : "the comparison");
+	int rc = file_write(path, text, err);
 	if (!rc && path)
 		printf("%s\n", path);
 	free(path);

@@ -7,7 +7,6 @@
 #include "results/compare.h"
 #include "results/store.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,17 +204,6 @@ static void check_format(const char *format, bool table)
 	die(EXIT_USAGE, "export: --format is csv, json, md, latex%s, not \"%s\"", table ? "" : " or text", format);
 }
 
-static int write_out(const char *path, const struct strbuf *text, char err[ERR_LEN])
-{
-	FILE *f = path ? fopen(path, "w") : stdout;
-	if (!f)
-		return err_set(err, "cannot write %s: %s", path, strerror(errno));
-	bool ok = fwrite(text->text ? text->text : "", 1, text->len, f) == text->len;
-	if (path)
-		ok = !fclose(f) && ok;
-	return ok ? 0 : err_set(err, "writing %s failed", path ? path : "the output");
-}
-
 static int run_export(const struct options *o)
 {
 	const char *format = option_text(o, "format", "csv"), *table = option_text(o, "table", NULL);
@@ -230,7 +218,7 @@ static int run_export(const struct options *o)
 	if (!rc)
 		rc = table ? report_export_table(&q, table, format, &text, err) : report_export_results(&q, format, &text, err);
 	if (!rc)
-		rc = write_out(option_text(o, "out", NULL), &text, err);
+		rc = file_write(option_text(o, "out", NULL), &text, err);
 	strbuf_free(&text);
 	inputs_close(&in);
 	return rc ? complain("export", err) : EXIT_DONE;

@@ -140,6 +140,17 @@ bool file_exists(const char *path)
 	return stat(path, &s) == 0;
 }
 
+int file_write(const char *path, const struct strbuf *text, char err[ERR_LEN])
+{
+	FILE *f = path ? fopen(path, "w") : stdout;
+	if (!f)
+		return err_set(err, "cannot write %s: %s", path, strerror(errno));
+	bool ok = fwrite(text->text ? text->text : "", 1, text->len, f) == text->len;
+	if (path)
+		ok = !fclose(f) && ok;
+	return ok ? 0 : err_set(err, "writing %s failed", path ? path : "the output");
+}
+
 int file_check_place(const char *path, char err[ERR_LEN])
 {
 	struct stat s;

@@ -38,6 +38,7 @@ void strbuf_free(struct strbuf *b);
 
 /* Whole file into fresh memory (NUL added after len bytes); caller frees *data. */
 int file_read(const char *path, char **data, size_t *len, char err[ERR_LEN]);
+int file_write(const char *path, const struct strbuf *text, char err[ERR_LEN]); /* path NULL = stdout */
 bool file_exists(const char *path);
 /* Whether a finished file may be renamed onto `path`: nothing is there, or a plain file. Else the rename would put the file in the
  * place of a pipe or, for root, of a device. */

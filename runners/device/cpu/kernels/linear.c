@@ -165,13 +165,14 @@ static void panel_depth(const struct linear_item *a, int64_t p, int64_t k0, int6
 {
 	const char *panel = a->w + p * a->panel_bytes, *block = panel + k0 * PANEL * (a->bf16 ? 2 : 4);
 	int64_t bytes = (k1 - k0) * PANEL * (a->bf16 ? 2 : 4), slice = round_up(bytes * TILE_ROWS / a->rows, 64);
-	if (a->bf16 && WIDEN_ONCE)
+	wide = a->bf16 && WIDEN_ONCE ? wide : NULL;
+	if (wide)
 		widen_panel(wide, (const uint32_t *)block, k1 - k0);
 	for (int64_t r = 0; r < a->rows; r += TILE_ROWS) {
 		const char *next = block + bytes + r / TILE_ROWS * slice;
 		for (int64_t i = 0; i < slice; i += 64)
 			_mm_prefetch(next + i, _MM_HINT_T1);
-		tile_of_panel(a, r, a->rows - r < TILE_ROWS ? a->rows - r : TILE_ROWS, panel, a->bf16 && WIDEN_ONCE ? wide : NULL, k0, k1 - k0, sums + r * PANEL);
+		tile_of_panel(a, r, a->rows - r < TILE_ROWS ? a->rows - r : TILE_ROWS, panel, wide, k0, k1 - k0, sums + r * PANEL);
 	}
 }
 
