@@ -1,6 +1,6 @@
 #!/bin/bash
 # Two real models straight from their GGUF files through the whole pipeline: NIAH at 1k and 2k tokens and real LongBench rows cut to fit.
-#   tests/real_models.sh FOLDER     FOLDER holds the two .gguf files; prints the tables of the README, keeps results/real-*.db and .html
+#   tests/real_models.sh FOLDER     FOLDER holds the two .gguf files; prints the tables of runners/model/README.md, keeps results/real-*.db and .html
 # LongBench rows come from ../shared (KVB_SHARED), converted by tests/convert; without it only NIAH runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
