@@ -79,7 +79,7 @@ static void list_folder(const char *folder, const char *name, int depth)
 		char *longer = text_format("%s%s%s", name, *name ? "/" : "", e->d_name);
 		if (file_exists(config))
 			printf("%s\n", longer);
-		else if (depth > 1 && e->d_type == DT_DIR)
+		else if (depth > 1)
 			list_folder(path, longer, depth - 1);
 		free(path);
 		free(config);
