@@ -179,16 +179,29 @@ static int find_rope_kind(struct rope_config *r, const char *file, const char *n
 	return err_set(err, "%s: rope type %.60s is not supported; known: default, linear, llama3, yarn", file, name);
 }
 
-/* What the kind needs of the scaling's numbers; s->json is the rope object. r->kind and r->theta are set. */
-static int read_scaling(struct rope_config *r, const struct source *s, int64_t max_positions, char err[ERR_LEN])
+/* The length that the scaling starts from. transformers: a value outside of the rope object goes before the one in it. */
+static int read_original_length(
+	struct rope_config *r, const struct source *top, const struct source *s, int64_t max_positions, char err[ERR_LEN])
+{
+	const struct source *const places[] = {s, top};
+	r->original_max_positions = max_positions;
+	for (int i = 0; i < 2; i++)
+		if (source_int(places[i], "original_max_position_embeddings", "rope.scaling.original_context_length",
+			    &r->original_max_positions) == BAD ||
+			r->original_max_positions < 1)
+			return err_set(err, "%s: the rope scaling's original length is out of range", s->file);
+	return 0;
+}
+
+/* What the kind needs of the scaling's numbers; s->json is the rope object, top->json what it stands in. r->kind and r->theta are
+ * set. */
+static int read_scaling(
+	struct rope_config *r, const struct source *top, const struct source *s, int64_t max_positions, char err[ERR_LEN])
 {
 	if (r->kind == ROPE_PLAIN)
 		return 0;
-	r->original_max_positions = max_positions;
-	if (source_int(s, "original_max_position_embeddings", "rope.scaling.original_context_length",
-		    &r->original_max_positions) == BAD ||
-		r->original_max_positions < 1)
-		return err_set(err, "%s: the rope scaling's original length is out of range", s->file);
+	if (read_original_length(r, top, s, max_positions, err))
+		return -1;
 	/* transformers: YaRN without a factor takes the ratio of the lengths */
 	const double ratio = r->kind == ROPE_YARN ? (double)max_positions / (double)r->original_max_positions : 0;
 	if (positive(s, "factor", "rope.scaling.factor", ratio, &r->factor, err))
@@ -219,7 +232,7 @@ static int rope_from_json(struct model_config *c, const char *file, const json_t
 		return 0;
 	const char *type = json_string_value(json_object_get(rope, "rope_type"));
 	type = type ? type : json_string_value(json_object_get(rope, "type"));
-	if (find_rope_kind(r, file, type ? type : "default", err) || read_scaling(r, &s, c->max_positions, err))
+	if (find_rope_kind(r, file, type ? type : "default", err) || read_scaling(r, &top, &s, c->max_positions, err))
 		return -1;
 	if (r->kind == ROPE_LLAMA3 && r->low_freq_factor >= r->high_freq_factor)
 		return err_set(err, "%s: llama3 rope scaling with low_freq_factor >= high_freq_factor", file);
@@ -250,7 +263,7 @@ static int rope_from_gguf(struct model_config *c, const struct source *s, char e
 	if (r->theta <= 1)
 		return err_set(err, "%s: rope.freq_base %g", s->file, r->theta);
 	char *name = text_format("%.*s", (int)(type.len < 60 ? type.len : 60), type.s);
-	int rc = find_rope_kind(r, s->file, name, err) || read_scaling(r, s, c->max_positions, err);
+	int rc = find_rope_kind(r, s->file, name, err) || read_scaling(r, s, s, c->max_positions, err);
 	free(name);
 	/* GGUF's attn_factor multiplies the formula, where config.json's attention_factor replaces it */
 	double scale = 1;

@@ -53,6 +53,12 @@ static void reads_rope_in_every_spelling(void **state)
 	}
 	struct model_config c = parsed("LlamaForCausalLM", ", \"rope_parameters\": {\"rope_theta\": 100000.0}");
 	assert_true(c.rope.kind == ROPE_PLAIN && c.rope.theta == 1e5);
+	c = parsed("LlamaForCausalLM", ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}");
+	assert_int_equal(c.rope.original_max_positions, 131072);
+	c = parsed("LlamaForCausalLM",
+		", \"original_max_position_embeddings\": 4096, \"rope_scaling\": {\"rope_type\": \"yarn\", "
+		"\"factor\": 4, \"original_max_position_embeddings\": 8192}");
+	assert_int_equal(c.rope.original_max_positions, 4096); /* as transformers 5.24 */
 }
 
 /* Against transformers 5.2.0: frequencies at 0, 1/4, 1/2, 3/4 and the end of the table, and the factor of cos and sin. head_dim
@@ -137,6 +143,9 @@ static void refuses_what_it_cannot_compute(void **state)
 			"low_freq_factor >= high_freq_factor"},
 		{"LlamaForCausalLM",
 			", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 0}",
+			"original length"},
+		{"LlamaForCausalLM",
+			", \"original_max_position_embeddings\": -1, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}",
 			"original length"},
 		{"LlamaForCausalLM", ", \"rope_scaling\": \"yarn\"", "rope_scaling is not an object"},
 		{"LlamaForCausalLM", ", \"rope_parameters\": [8]", "rope_parameters is not an object"},
