@@ -132,7 +132,7 @@ char *ruler_replace(char *text, const char *from, const char *to);
 
 /* ---- state of an open task ---- */
 
-enum { RULER_VERSION = 1, RULER_UPSTREAM_SEED = 42, RULER_UPSTREAM_ROWS = 500, RULER_OWN_ROWS = 50, RULER_REDRAWS = 200 };
+enum { RULER_VERSION = 1, RULER_OWN_VERSION = 2, RULER_UPSTREAM_SEED = 42, RULER_UPSTREAM_ROWS = 500, RULER_OWN_ROWS = 50, RULER_REDRAWS = 200 };
 
 struct ruler_state { /* the two random streams of upstream */
 	struct twister python, numpy;

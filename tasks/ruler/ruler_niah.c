@@ -45,6 +45,26 @@ static char *drawn(struct ruler *r, enum ruler_kind kind)
 	return strbuf_take(&b);
 }
 
+static bool is_among(const char *text, char *const *list, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(text, list[i]))
+			return true;
+	return false;
+}
+
+/* own: drawn on until it is none of taken[0..n). Its keys are some thousands, where upstream has six million and leaves it to
+ * chance: a key asked for and hidden twice has a second answer, which would count as wrong. */
+static char *drawn_other(struct ruler *r, enum ruler_kind kind, char *const *taken, int n)
+{
+	char *text = drawn(r, kind);
+	while (ruler_is_own(r) && is_among(text, taken, n)) {
+		free(text);
+		text = drawn(r, kind);
+	}
+	return text;
+}
+
 static void needle_write(const struct ruler *r, struct strbuf *b, const char *key, const char *value)
 {
 	const struct ruler_value values[] = {{"type_needle_v", kind_names[r->config->value]}, {"key", key}, {"value", value}};
@@ -62,8 +82,8 @@ static void needles_draw(struct ruler *r, struct niah_needles *n)
 	n->sentences = mem_new((size_t)n->n, sizeof(*n->sentences));
 	for (int i = 0; i < n->n; i++) {
 		if (i % n->n_values == 0)
-			n->keys[i / n->n_values] = drawn(r, c->key);
-		n->values[i] = drawn(r, c->value);
+			n->keys[i / n->n_values] = drawn_other(r, c->key, n->keys, i / n->n_values);
+		n->values[i] = drawn_other(r, c->value, n->values, i);
 	}
 	int *order = ruler_shuffled(r, n->n);
 	for (int i = 0; i < n->n; i++) {
@@ -164,7 +184,8 @@ static void line_context(struct ruler *r, const struct niah_needles *needles, in
 			strbuf_puts(&lines, r->assets.template.noise);
 			continue;
 		}
-		char *key = drawn(r, r->config->key), *value = drawn(r, r->config->value);
+		char *key = drawn_other(r, r->config->key, needles->keys, needles->n_keys);
+		char *value = drawn_other(r, r->config->value, needles->values, needles->n);
 		needle_write(r, &lines, key, value);
 		free(key);
 		free(value);

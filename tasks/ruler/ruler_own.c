@@ -178,6 +178,7 @@ static int own_open(struct task *t, struct ruler *r, char err[ERR_LEN])
 	wording_words_sha256(t->identity.data_sha256);
 	ruler_template_sha256(&r->assets.template, t->identity.template_sha256);
 	t->identity.variant = "own";
+	t->identity.version = RULER_OWN_VERSION;
 	r->new_tokens = t->rq.max_new_tokens ? t->rq.max_new_tokens : r->assets.template.new_tokens;
 	const uint32_t seed = (uint32_t)r->seed;
 	r->random = (struct ruler_state){twister_python(&seed, 1), twister_numpy(seed)};

@@ -203,6 +203,23 @@ static void test_own_lengths(void **state)
 		}
 }
 
+/* A length at which the prompt is longer than some lines: yet not one line more fits (a line of uuids: 105 bytes). */
+static void test_own_short_fits(void **state)
+{
+	(void)state;
+	struct task_request rq = request("ruler-niah_multikey_3", 1000);
+	rq.count_tokens = count_bytes;
+	struct task *t = open_task(&rq);
+	for (int i = 0; i < 5; i++) {
+		struct task_context c = context_of(t, i);
+		char *all = whole(&c);
+		assert_in_range((int64_t)strlen(all) + c.questions[0].max_new_tokens, 1000 - 110, 1000);
+		free(all);
+		task_context_free(&c);
+	}
+	task_close(t);
+}
+
 static int64_t counted_bytes;
 static int64_t count_and_note(void *user, const char *text, size_t len)
 {
@@ -323,6 +340,35 @@ static int times(const char *text, const char *word)
 	for (const char *p = text; (p = strstr(p, form)); p++)
 		n++;
 	return n;
+}
+
+static int occurrences(const char *text, const char *of)
+{
+	int n = 0;
+	for (const char *p = text; (p = strstr(p, of)); p++)
+		n++;
+	return n;
+}
+
+/* Among thousands of needles whose keys are drawn from 7,316, the one asked for is there once, and so is its value. */
+static void test_own_keys(void **state)
+{
+	(void)state;
+	struct task_request rq = request("ruler-niah_multikey_2", 35000);
+	struct task *t = open_task(&rq);
+	for (int i = 0; i < 20; i++) {
+		struct task_context c = context_of(t, i);
+		char *end = strstr(c.text, c.questions[0].answers[0]) - strlen(" has "), *key = end;
+		while (key[-1] != ' ')
+			key--;
+		char *form = text_format(" %.*s has ", (int)(end - key), key);
+		assert_int_equal(occurrences(c.text, form), 1);
+		assert_int_equal(occurrences(c.text, c.questions[0].answers[0]), 1);
+		assert_true(occurrences(c.text, " has ") > 2000);
+		free(form);
+		task_context_free(&c);
+	}
+	task_close(t);
 }
 
 static void test_own_truth(void **state)
@@ -627,9 +673,11 @@ int main(void)
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_sentences),
 		cmocka_unit_test(test_own_lengths),
+		cmocka_unit_test(test_own_short_fits),
 		cmocka_unit_test(test_own_long),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_own_wording),
+		cmocka_unit_test(test_own_keys),
 		cmocka_unit_test(test_own_truth),
 		cmocka_unit_test(test_upstream_words),
 		cmocka_unit_test(test_upstream_lengths),
