@@ -153,7 +153,7 @@ void stats_modified_z(const double *x, int n, double *z)
 	double spread = stats_quantile(z, n, .5) / .6745;
 	spread = spread > 0 ? spread : 1.253314 * mean;
 	for (int i = 0; i < n; i++)
-		z[i] = spread > 0 ? (x[i] - median) / spread : 0;
+		z[i] = isnan(spread) ? NAN : spread > 0 ? (x[i] - median) / spread : 0;
 }
 
 int stats_outliers(const double *x, int n)

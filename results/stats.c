@@ -38,6 +38,9 @@ static double quantile_sorted(const double *x, int n, double p)
 
 double stats_quantile(const double *x, int n, double p)
 {
+	for (int i = 0; i < n; i++)
+		if (isnan(x[i]))
+			return NAN; /* has no place in an order */
 	if (n <= 0)
 		return NAN;
 	double *sorted = mem_new((size_t)n, sizeof *sorted);

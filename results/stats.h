@@ -16,7 +16,7 @@ struct interval stats_wilson(int successes, int n);                 /* 0/1 score
 struct interval stats_bootstrap(const double *x, int n, uint64_t seed); /* percentile, 10,000 resamples of the mean; n < 2: lo = hi = NAN */
 /* Resamples whole clusters (contexts): cluster[i] is any small integer, equal = same context. Fewer than two: lo = hi = NAN. */
 struct interval stats_bootstrap_clusters(const double *x, const int *cluster, int n, uint64_t seed);
-/* p in 0..1, linear interpolation between order statistics (numpy's default); sorts a copy. NAN for n = 0. */
+/* p in 0..1, linear interpolation between order statistics (numpy's default); sorts a copy. NAN for n = 0 and with a NAN among x. */
 double stats_quantile(const double *x, int n, double p);
 bool stats_disjoint(struct interval a, struct interval b);          /* false when either has a NAN */
 
@@ -50,7 +50,7 @@ struct rank_test {
 struct rank_test stats_mann_whitney(const double *x, int nx, const double *y, int ny);
 double stats_mann_whitney_least_p(int nx, int ny); /* of two groups that do not overlap at all */
 /* Modified z-scores z[n]: .6745 (x - median) / MAD; where the MAD is 0, (x - median) / (1.2533 mean absolute deviation). Beyond 3.5 is
- * called an outlier: to be shown, never dropped. */
+ * called an outlier: to be shown, never dropped. A NAN among x: all NAN, no outlier. */
 enum { STATS_OUTLIER_TENTHS = 35 };
 void stats_modified_z(const double *x, int n, double *z);
 int stats_outliers(const double *x, int n);
