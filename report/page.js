@@ -102,9 +102,9 @@ function csv(table) {
 	});
 	return lines.map(function (l) { return l.join(',') }).join('\n') + '\n';
 }
-var tex_special = {'\u00d7': '$\\times$', '\u2212': '$-$', '\u2013': '--', '\u00b7': '$\\cdot$', '\\': '\\textbackslash{}', '~': '\\textasciitilde{}', '^': '\\textasciicircum{}', '<': '$<$', '>': '$>$'};
-function tex_text(s) {
-	return s.replace(/[&%$#_{}]/g, '\\$&').replace(/[\u00d7\u2212\u2013\u00b7~^<>]/g, function (c) { return tex_special[c] });
+var tex_special = {'\u00d7': '$\\times$', '\u2212': '$-$', '\u2013': '--', '\u00b7': '$\\cdot$', '\\': '\\textbackslash{}', '~': '\\textasciitilde{}', '^': '\\textasciicircum{}', '<': '\\textless{}', '>': '\\textgreater{}', '|': '\\textbar{}', '"': '\\symbol{34}'};
+function tex_text(s) { // a "[" or "*" at a row's front would belong to the \\ before it
+	return (/^[\[*]/.test(s) ? '{}' : '') + s.replace(/[&%$#_{}\u00d7\u2212\u2013\u00b7\\~^<>|"]/g, function (c) { return tex_special[c] || '\\' + c });
 }
 function tex(table, caption) {
 	var heads = all('thead th', table), out = '% ' + caption + '\n\\begin{tabular}{';

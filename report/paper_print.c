@@ -3,34 +3,12 @@
 
 #include "report/page.h"
 #include "report/svg.h"
+#include "report/text.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- three ways to write a text ---- */
-
-static void text_markdown(struct strbuf *out, const char *s)
-{
-	for (; *s; s++) {
-		if (strchr("|<>*_`\\[]", *s))
-			strbuf_puts(out, "\\");
-		strbuf_add(out, (unsigned char)*s < 0x20 ? " " : s, 1);
-	}
-}
-
-static void text_latex(struct strbuf *out, const char *s)
-{
-	for (; *s; s++) {
-		if (strchr("&%$#_{}", *s))
-			strbuf_printf(out, "\\%c", *s);
-		else if (strchr("\\~^<>\"", *s))
-			strbuf_printf(out, "\\symbol{%d}", *s);
-		else
-			strbuf_add(out, (unsigned char)*s < 0x20 ? " " : s, 1);
-	}
-}
 
 /* Strings around the parts; [0] opens, [1] closes. */
 struct look {
@@ -43,11 +21,11 @@ struct look {
 
 /* clang-format off */
 static const struct look looks[] = {
-	{.format = "md", .text = text_markdown,
+	{.format = "md", .text = markdown_text,
 		.title = {"# ", "\n\n"}, .head = {"\n## ", "\n\n"}, .para = {"", "\n\n"}, .list = {"", "\n"}, .item = {"- ", "\n"},
 		.table = {"", "\n"}, .top = {"| ", " |\n|---|---|---:|---:|---:|---:|---:|---:|---|\n"}, .row = {"| ", " |\n"},
 		.second_head = " | ", .between_heads = " | ", .second = " | ", .between = " | ", .end = ""},
-	{.format = "latex", .text = text_latex,
+	{.format = "latex", .text = latex_text,
 		.title = {"\\section*{", "}\n"}, .head = {"\\subsection*{", "}\n"}, .para = {"", "\n\n"},
 		.list = {"\\begin{itemize}\n", "\\end{itemize}\n"}, .item = {"\\item ", "\n"},
 		.table = {"\\begin{tabular}{llrrrrrrl}\n\\hline\n", "\\hline\n\\end{tabular}\n\n"}, .top = {"", " \\\\\n\\hline\n"},

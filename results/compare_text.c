@@ -49,25 +49,53 @@ static int width(const char *s)
 	return n;
 }
 
+/* As report/text.c has it: what LaTeX reads as its own, or prints as another character. */
+static bool escape_latex(struct strbuf *out, char c)
+{
+	static const char *const names[] = {['\\'] = "backslash", ['~'] = "asciitilde", ['^'] = "asciicircum", ['<'] = "less",
+		['>'] = "greater", ['|'] = "bar"};
+	if (strchr("&%$#_{}", c))
+		strbuf_printf(out, "\\%c", c);
+	else if (c == '"')
+		strbuf_puts(out, "\\symbol{34}");
+	else if (c > 0 && (size_t)c < sizeof names / sizeof *names && names[(size_t)c])
+		strbuf_printf(out, "\\text%s{}", names[(size_t)c]);
+	else
+		return false;
+	return true;
+}
+
+/* A field that a spreadsheet would run as a formula (an answer may begin with "=") gets a quote mark before it. */
+static void escape_csv(struct strbuf *out, const char *s)
+{
+	char *end;
+	strtod(s, &end); /* signs begin numbers, too, but -1+cmd() is none */
+	bool formula = *s && strchr("=+-@\t", *s) && *end;
+	bool quote = formula || s[strcspn(s, ",\"\r\n")];
+	strbuf_puts(out, formula ? "\"'" : quote ? "\"" : "");
+	for (; *s; s++)
+		strbuf_puts(out, quote && *s == '"' ? "\"\"" : (char[]){*s, 0});
+	strbuf_puts(out, quote ? "\"" : "");
+}
+
 static void escape(struct strbuf *out, enum style style, const char *s)
 {
-	bool quote = style == CSV && s[strcspn(s, ",\"\r\n")];
-	strbuf_puts(out, quote ? "\"" : "");
+	if (style == CSV) {
+		escape_csv(out, s);
+		return;
+	}
+	if (style == LATEX && *s && strchr("[*", *s)) /* at a row's front it would belong to the \\ before */
+		strbuf_puts(out, "{}");
 	for (; *s; s++) {
-		if (style == CSV)
-			strbuf_puts(out, quote && *s == '"' ? "\"\"" : (char[]){*s, 0});
-		else if (style == LATEX && strchr("&%$#_{}", *s))
-			strbuf_printf(out, "\\%c", *s);
-		else if (style == LATEX && strchr("\\~^<>\"", *s))
-			strbuf_printf(out, "\\symbol{%d}", *s);
-		else if (style == MARKDOWN && strchr("|<>*_`\\[]", *s))
+		if (style == LATEX && escape_latex(out, *s))
+			continue;
+		if (style == MARKDOWN && strchr("|<>*_`\\[]&~", *s))
 			strbuf_printf(out, "\\%c", *s);
 		else if ((unsigned char)*s < 0x20 || *s == 0x7f)
 			strbuf_puts(out, " ");
 		else
 			strbuf_add(out, s, 1);
 	}
-	strbuf_puts(out, quote ? "\"" : "");
 }
 
 static void print_row(struct strbuf *out, const struct grid *g, int row, enum style style, const int *widths)

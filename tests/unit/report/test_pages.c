@@ -554,13 +554,23 @@ static void fields_and_strings_are_quoted(void **state)
 	csv_text(&b, "=cmd()");
 	csv_text(&b, "a\"b,c");
 	csv_text(&b, "-12.5");
-	assert_string_equal(b.text, "\"'=cmd()\"\"a\"\"b,c\"-12.5");
+	csv_text(&b, "=1+1");
+	csv_text(&b, "-1+cmd()");
+	csv_text(&b, "+1e-3");
+	assert_string_equal(b.text, "\"'=cmd()\"\"a\"\"b,c\"-12.5\"'=1+1\"\"'-1+cmd()\"+1e-3");
 	strbuf_free(&b);
 	json_text(&b, "<a>\"\\\n\x01\xff", SIZE_MAX);
 	assert_string_equal(b.text, "\"\\u003ca>\\\"\\\\\\n\xef\xbf\xbd\xef\xbf\xbd\"");
 	strbuf_free(&b);
 	latex_text(&b, "a_b 50 % × ~");
-	assert_string_equal(b.text, "a\\_b 50 \\% $\\times$ \\symbol{126}");
+	assert_string_equal(b.text, "a\\_b 50 \\% $\\times$ \\textasciitilde{}");
+	strbuf_free(&b);
+	latex_text(&b, "[\\x^|<y>\"] &$#{}");
+	assert_string_equal(b.text, "{}[\\textbackslash{}x\\textasciicircum{}\\textbar{}\\textless{}y\\textgreater{}\\symbol{34}] "
+				    "\\&\\$\\#\\{\\}");
+	strbuf_free(&b);
+	markdown_text(&b, "&lt; ~~a~~ [b](c) | *d*");
+	assert_string_equal(b.text, "\\&lt; \\~\\~a\\~\\~ \\[b\\](c) \\| \\*d\\*");
 	strbuf_free(&b);
 }
 

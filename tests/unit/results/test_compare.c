@@ -283,6 +283,25 @@ static void five_formats(void **state)
 	end();
 }
 
+/* An answer is any text: it must not run in a spreadsheet, nor be read as a mark of the format. */
+static void answers_are_escaped(void **state)
+{
+	(void)state;
+	make((struct night_plan){0}, (struct night_plan){.lost = .1, .seed = 3});
+	struct side_sample *s = (struct side_sample *)c.flips[0].b;
+	const char *kept = s->answer;
+	s->answer = "=1|<~&\"\\";
+	wants("md", (const char *const[]){" =1\\|\\<\\~\\&\"\\\\ |", NULL});
+	wants("latex", (const char *const[]){"=1\\textbar{}\\textless{}\\textasciitilde{}\\&\\symbol{34}\\textbackslash{}", NULL});
+	char *flips = print("csv", "flips", 1);
+	assert_non_null(strstr(flips, ",\"'=1|<~&\"\"\\\""));
+	free(flips);
+	s->answer = "[*]";
+	wants("latex", (const char *const[]){"{}[*]", NULL});
+	s->answer = kept;
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {NIGHT_TEST(a_run_equals_itself),
@@ -290,6 +309,7 @@ int main(void)
 		NIGHT_TEST(speed_by_ratio_and_by_time), NIGHT_TEST(another_precision_is_what_is_compared),
 		NIGHT_TEST(other_parameters_of_one_method_meet_by_name), NIGHT_TEST(cells_of_one_side_only),
 		NIGHT_TEST(a_run_by_its_id), NIGHT_TEST(refusals_name_the_difference), NIGHT_TEST(nothing_in_common),
-		NIGHT_TEST(not_a_number_is_unknown), NIGHT_TEST(five_formats)};
+		NIGHT_TEST(not_a_number_is_unknown), NIGHT_TEST(five_formats),
+		NIGHT_TEST(answers_are_escaped)};
 	return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
 }
