@@ -4,7 +4,6 @@
 #include "harness/models.h"
 #include "harness/verbs.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -41,6 +40,17 @@ static void take_profile(void *user, const struct runner_profile_row *r)
 	fflush(stdout);
 }
 
+static int write_rows(const json_t *rows, const char *path, char err[ERR_LEN])
+{
+	struct strbuf text = {0};
+	char *json = json_dumps(rows, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+	strbuf_puts(&text, json ? json : "[]");
+	free(json);
+	int rc = file_write(path, &text, err);
+	strbuf_free(&text);
+	return rc;
+}
+
 static const char *from_environment(const char *name)
 {
 	const char *value = getenv(name);
@@ -67,8 +77,8 @@ static int run_bench(const struct options *o)
 	options_runner(o, &ro);
 	ro.target = option_text(o, "target", RUNNER_BENCH_TARGET);
 	int rc = models_find(&ro, &found, err) ? -1 : runner_bench(&ro, &b, err);
-	if (!rc && out && json_dump_file(rows, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)))
-		rc = err_set(err, "cannot write %s: %s", out, strerror(errno));
+	if (!rc && out)
+		rc = write_rows(rows, out, err);
 	json_decref(rows);
 	models_free(&found);
 	if (rc)

@@ -9,12 +9,10 @@
 #include "report/summary.h"
 #include "report/svg.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The report of one database, and a comparison of several. */
 static const struct page *const single_pages[] = {&page_summary, &page_scores, &page_accuracy, &page_pareto, &page_time,
@@ -347,26 +345,9 @@ static void build(struct report *r, const char *title)
 
 /* ---- files ---- */
 
-/* Beside its place first, then renamed: a reader sees the old page or the new one, never half. */
 static int write_file(const char *path, const struct strbuf *b, char err[ERR_LEN])
 {
-	if (file_check_place(path, err))
-		return -1;
-	char *part = text_format("%s.part", path);
-	FILE *f = fopen(part, "wb");
-	int rc = 0;
-	if (!f) {
-		rc = err_set(err, "cannot write %s: %s", part, strerror(errno));
-	} else {
-		bool whole = fwrite(b->text, 1, b->len, f) == b->len;
-		whole = fclose(f) == 0 && whole;
-		if (!whole || rename(part, path) != 0) {
-			rc = err_set(err, "cannot write %s: %s", path, strerror(errno));
-			unlink(part);
-		}
-	}
-	free(part);
-	return rc;
+	return file_check_place(path, err) || file_write(path, b, err) ? -1 : 0;
 }
 
 /* "out/demo.html" -> "out/demo.samples.html"; caller frees. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 int err_set(char err[ERR_LEN], const char *fmt, ...)
 {
@@ -140,23 +141,54 @@ bool file_exists(const char *path)
 	return stat(path, &s) == 0;
 }
 
+/* The file behind a link, so that the link stays; caller frees. */
+static char *file_place(const char *path)
+{
+	char *real = realpath(path, NULL), *place = text_copy(real ? real : path);
+	free(real);
+	return place;
+}
+
+static bool stream_write(FILE *f, const struct strbuf *text)
+{
+	return !text->len || fwrite(text->text, 1, text->len, f) == text->len;
+}
+
+static bool plain_or_new(const char *path)
+{
+	struct stat s;
+	return stat(path, &s) != 0 || S_ISREG(s.st_mode);
+}
+
+/* What is no plain file (a pipe, a device) has no half-written state to be kept from and must stay where it is. */
+static int file_write_into(const char *place, const struct strbuf *text)
+{
+	FILE *f = fopen(place, "w");
+	bool ok = f && stream_write(f, text);
+	return f && !fclose(f) && ok ? 0 : -1;
+}
+
 int file_write(const char *path, const struct strbuf *text, char err[ERR_LEN])
 {
-	FILE *f = path ? fopen(path, "w") : stdout;
-	if (!f)
-		return err_set(err, "cannot write %s: %s", path, strerror(errno));
-	bool ok = fwrite(text->text ? text->text : "", 1, text->len, f) == text->len;
-	if (path)
-		ok = !fclose(f) && ok;
-	return ok ? 0 : err_set(err, "writing %s failed", path ? path : "the output");
+	if (!path)
+		return stream_write(stdout, text) ? 0 : err_set(err, "writing the output failed: %s", strerror(errno));
+	bool plain = plain_or_new(path);
+	char *place = plain ? file_place(path) : text_copy(path), *part = text_format("%s%s", place, plain ? ".part" : "");
+	int rc = file_write_into(part, text);
+	if (!rc && plain)
+		rc = rename(part, place);
+	if (rc)
+		err_set(err, "cannot write %s: %s", path, strerror(errno));
+	if (rc && plain)
+		unlink(part);
+	free(part);
+	free(place);
+	return rc;
 }
 
 int file_check_place(const char *path, char err[ERR_LEN])
 {
-	struct stat s;
-	if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
-		return err_set(err, "cannot write %s: it is no plain file", path);
-	return 0;
+	return plain_or_new(path) ? 0 : err_set(err, "cannot write %s: it is no plain file", path);
 }
 
 static int64_t clock_read(clockid_t id)

@@ -38,7 +38,9 @@ void strbuf_free(struct strbuf *b);
 
 /* Whole file into fresh memory (NUL added after len bytes); caller frees *data. */
 int file_read(const char *path, char **data, size_t *len, char err[ERR_LEN]);
-int file_write(const char *path, const struct strbuf *text, char err[ERR_LEN]); /* path NULL = stdout */
+/* path NULL = stdout. A plain file is written beside its place and renamed: a reader sees the old one or the new one, a failure leaves
+ * the old one. Pipes and devices are written into; a link stays, its file is the one that changes. */
+int file_write(const char *path, const struct strbuf *text, char err[ERR_LEN]);
 bool file_exists(const char *path);
 /* Whether a finished file may be renamed onto `path`: nothing is there, or a plain file. Else the rename would put the file in the
  * place of a pipe or, for root, of a device. */
