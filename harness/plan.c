@@ -20,7 +20,7 @@ static const char *const kind_wants[] = {
 	[FLAG] = "true or false",
 	[BYTES] = "bytes, or text such as \"8G\"",
 	[TEXTS] = "text or a list of texts",
-	[SHARES] = "a number above 0 up to 1, or a list of them",
+	[SHARES] = "a number above 0 (0.000001 at least) up to 1, or a list of them",
 	[COUNTS] = "a whole number up to 134217728 or a list of them",
 	[PAIRS] = "a list of {target, proxy}",
 	[TASKS] = "a list of names or {name, ...}",
@@ -203,10 +203,12 @@ static bool as_count(json_t *v, int64_t *n)
 	return true;
 }
 
+enum { PPM = 1000000 }; /* what a retained share is rounded to where it names a cell */
+
 static bool as_share(json_t *v, double *x)
 {
 	*x = json_number_value(v);
-	return json_is_number(v) && *x > 0 && *x <= 1;
+	return json_is_number(v) && lround(*x * PPM) >= 1 && *x <= 1;
 }
 
 static void texts_free(struct texts *t)
@@ -335,11 +337,17 @@ static void add_methods(struct plan *p, const char *name, json_t *options)
 static int check_lists(const char *name, json_t *options, char err[ERR_LEN])
 {
 	const char *key;
-	json_t *value;
+	json_t *value, *item;
+	size_t i;
 	json_object_foreach(options, key, value)
 	{
 		if (json_is_array(value) && !json_array_size(value))
 			return err_set(err, "methods: %s: option \"%s\" is an empty list", name, key);
+		json_array_foreach(value, i, item)
+		{
+			if (json_is_array(item))
+				return err_set(err, "methods: %s: option \"%s\" has a list in its list", name, key);
+		}
 	}
 	return 0;
 }
@@ -450,20 +458,21 @@ static json_t *value_of(const char *text)
 	return *text && !*end && isfinite(x) ? json_real(x) : json_string(text);
 }
 
-static int set_path(json_t *node, const char *path, json_t *value, char err[ERR_LEN])
+/* whole: the key as it was given, of which `path` is what is left at this node. */
+static int set_path(json_t *node, const char *whole, const char *path, json_t *value, char err[ERR_LEN])
 {
 	if (json_is_array(node)) {
 		size_t i;
 		json_t *item;
 		json_array_foreach(node, i, item)
 		{
-			if (set_path(item, path, value, err))
+			if (set_path(item, whole, path, value, err))
 				return -1;
 		}
 		return 0;
 	}
 	if (!json_is_object(node))
-		return err_set(err, "--set %s: the plan has no object there", path);
+		return err_set(err, "--set %s: the plan has no object for it", whole);
 	const char *dot = strchr(path, '.');
 	if (!dot)
 		return json_object_set(node, path, value);
@@ -472,7 +481,7 @@ static int set_path(json_t *node, const char *path, json_t *value, char err[ERR_
 	if (!child)
 		json_object_set_new(node, head, child = json_object());
 	free(head);
-	return set_path(child, dot + 1, value, err);
+	return set_path(child, whole, dot + 1, value, err);
 }
 
 static int apply_override(json_t *root, const char *override, char err[ERR_LEN])
@@ -483,7 +492,7 @@ static int apply_override(json_t *root, const char *override, char err[ERR_LEN])
 	char *path = text_format("%.*s", (int)(equals - override), override);
 	const struct key *k = key_find(&plan_scope, path);
 	json_t *value = k && k->kind == TEXT ? json_string(equals + 1) : value_of(equals + 1);
-	int rc = value ? set_path(root, path, value, err) : err_set(err, "--set %s: the value is not JSON", override);
+	int rc = value ? set_path(root, path, path, value, err) : err_set(err, "--set %s: the value is not JSON", override);
 	if (k && !strcmp(path, "targets"))
 		json_object_del(root, "pairs");
 	json_decref(value);
@@ -491,14 +500,27 @@ static int apply_override(json_t *root, const char *override, char err[ERR_LEN])
 	return rc;
 }
 
-/* Names in a list of objects become objects, so that tasks.contexts=3 reaches all of them. */
-static void spell_out(json_t *list, const char *key)
+/* Names become objects, so that tasks.contexts=3 reaches all of them. */
+static void spell_out(json_t *root, const char *name, const char *key)
 {
+	if (json_is_string(json_object_get(root, name)))
+		json_object_set_new(root, name, json_pack("[{s:O}]", key, json_object_get(root, name)));
+	json_t *list = json_object_get(root, name);
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		json_t *item = json_array_get(list, i);
 		if (json_is_string(item))
 			json_array_set_new(list, i, json_pack("{s:O}", key, item));
 	}
+}
+
+/* Two of the same words are the same cells, which would be counted and answered twice. */
+static int check_tasks_differ(json_t *list, char err[ERR_LEN])
+{
+	for (size_t i = 0; i < json_array_size(list); i++)
+		for (size_t k = 0; k < i; k++)
+			if (json_equal(json_array_get(list, i), json_array_get(list, k)))
+				return err_set(err, "tasks: items %zu and %zu are the same", k, i);
+	return 0;
 }
 
 /* ---- the plan as a whole ---- */
@@ -664,6 +686,45 @@ static int check_proxy(const struct plan *p, char err[ERR_LEN])
 	return key ? err_set(err, "%s: the plan has no proxy; \"pairs\": [{\"target\": ..., \"proxy\": ...}] names one", key) : 0;
 }
 
+static int check_texts_differ(const char *what, const struct texts *t, char err[ERR_LEN])
+{
+	for (int i = 0; i < t->n; i++)
+		for (int k = 0; k < i; k++)
+			if (!strcmp(t->v[i], t->v[k]))
+				return err_set(err, "%s: \"%s\" is there twice", what, t->v[i]);
+	return 0;
+}
+
+static int check_numbers_differ(const char *what, const struct numbers *n, double scale, char err[ERR_LEN])
+{
+	for (int i = 0; i < n->n; i++)
+		for (int k = 0; k < i; k++)
+			if (llround(n->v[i] * scale) == llround(n->v[k] * scale))
+				return err_set(err, "%s: %g is there twice", what, n->v[i]);
+	return 0;
+}
+
+static bool same_pair(const struct plan_pair *a, const struct plan_pair *b)
+{
+	return !strcmp(a->target, b->target) && !strcmp(a->proxy ? a->proxy : "", b->proxy ? b->proxy : "");
+}
+
+/* Of every list that expands to cells. */
+static int check_all_differ(const struct plan *p, char err[ERR_LEN])
+{
+	for (int i = 0; i < p->n_pairs; i++)
+		for (int k = 0; k < i; k++)
+			if (same_pair(&p->pairs[i], &p->pairs[k]))
+				return err_set(err, "pairs, targets: %s is there twice", p->pairs[i].target);
+	for (int i = 0; i < p->n_tasks; i++)
+		if (check_numbers_differ("tasks: lengths", &p->tasks[i].lengths, 1, err))
+			return -1;
+	return check_texts_differ("precision", &p->precisions, err) || check_texts_differ("protocols", &p->protocols, err) ||
+			       check_numbers_differ("retained", &p->retained, PPM, err)
+		       ? -1
+		       : 0;
+}
+
 static int check_plan(struct plan *p, char err[ERR_LEN])
 {
 	static const char *const protocols[] = {"agnostic", "aware"}, *const precisions[] = {"bf16", "fp32"};
@@ -671,12 +732,16 @@ static int check_plan(struct plan *p, char err[ERR_LEN])
 		return err_set(err, "the plan names no targets");
 	if (!p->n_tasks)
 		return err_set(err, "the plan names no tasks");
+	if (!*p->db || (p->report && !*p->report))
+		return err_set(err, "%s: an empty name of a file", *p->db ? "report" : "db");
+	if (p->report && !strcmp(p->report, p->db))
+		return err_set(err, "db and report are one file: %s", p->db);
 	if (check_names("protocol", &p->protocols, protocols, 2, err) ||
 		check_names("precision", &p->precisions, precisions, 2, err) || check_proxy(p, err) ||
 		(p->kv_offload && models_check_offload(p->device, p->proxy_device, err)) || check_tasks(p, err) ||
 		resolve_methods(p, err))
 		return -1;
-	return check_timing(p, err);
+	return check_all_differ(p, err) ? -1 : check_timing(p, err);
 }
 
 /* methods x retained; the full cache is one variant, at r = 1, and comes first: the others are compared with it. */
@@ -685,25 +750,24 @@ static void expand_variants(struct plan *p)
 	p->variants = mem_new((size_t)(p->n_methods * p->retained.n + 1), sizeof *p->variants);
 	for (int m = 0; m < p->n_methods; m++) {
 		if (!strcmp(p->methods[m].name, "full"))
-			p->variants[p->n_variants++] = (struct plan_variant){m, 1, 1000000};
+			p->variants[p->n_variants++] = (struct plan_variant){m, 1, PPM};
 	}
 	for (int m = 0; m < p->n_methods; m++) {
 		for (int r = 0; r < p->retained.n && strcmp(p->methods[m].name, "full"); r++)
 			p->variants[p->n_variants++] =
-				(struct plan_variant){m, p->retained.v[r], (int)lround(p->retained.v[r] * 1e6)};
+				(struct plan_variant){m, p->retained.v[r], (int)lround(p->retained.v[r] * PPM)};
 	}
 }
 
 int plan_read(struct plan *p, const char *path, const char *const *overrides, int n_overrides, char err[ERR_LEN])
 {
+	char *text, why[ERR_LEN];
+	size_t len;
 	*p = (struct plan){0};
-	json_error_t why;
-	json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
-	if (!root)
-		return err_set(err, "plan %s, line %d: %s", path, why.line, why.text);
-	char *text = json_dumps(root, JSON_COMPACT);
-	json_decref(root);
-	int rc = plan_read_text(p, text, path, overrides, n_overrides, err);
+	if (file_read(path, &text, &len, why))
+		return err_set(err, "plan: %s", why);
+	int rc = strlen(text) == len ? plan_read_text(p, text, path, overrides, n_overrides, err)
+				     : err_set(err, "plan %s: holds a byte 0: no text", path);
 	free(text);
 	return rc;
 }
@@ -715,11 +779,14 @@ int plan_read_text(struct plan *p, const char *text, const char *path, const cha
 	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &why);
 	if (!root)
 		return err_set(err, "plan %s, line %d: %s", path, why.line, why.text);
-	spell_out(json_object_get(root, "tasks"), "name");
-	spell_out(json_object_get(root, "methods"), "method");
 	int rc = 0;
-	for (int i = 0; i < n_overrides && !rc; i++)
-		rc = apply_override(root, overrides[i], err);
+	for (int i = 0; i <= n_overrides && !rc; i++) {
+		spell_out(root, "tasks", "name"); /* anew: an override may have named others */
+		spell_out(root, "methods", "method");
+		rc = i < n_overrides ? apply_override(root, overrides[i], err) : 0;
+	}
+	if (!rc)
+		rc = check_tasks_differ(json_object_get(root, "tasks"), err);
 	if (!rc)
 		rc = take_keys(&plan_scope, root, p, err);
 	if (!rc && p->n_pairs && p->targets.n)

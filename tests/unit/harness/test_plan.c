@@ -160,6 +160,23 @@ static void test_mistakes_name_the_nearest(void **state)
 	refused(small, "tasks.release=oct2023", "oct2023", "did you mean \"oct2024\"");
 }
 
+/* In the order given: a task named by one override is reached by the next. */
+static void test_overrides_reach_each_other(void **state)
+{
+	(void)state;
+	struct plan p;
+	must_read(&p, small, (const char *[]){"tasks=niah-multikey", "tasks.lengths=512"}, 2);
+	assert_int_equal(p.n_tasks, 1);
+	assert_string_equal(p.tasks[0].name, "niah-multikey");
+	assert_true(p.tasks[0].lengths.v[0] == 512);
+	plan_free(&p);
+	must_read(&p, small, (const char *[]){"tasks=niah-multikey,niah-single", "tasks.lengths=512", "methods=snapkv", "methods.options.window=[8,16]"}, 4);
+	assert_int_equal(p.n_tasks, 2);
+	assert_true(p.tasks[1].lengths.v[0] == 512);
+	assert_int_equal(p.n_methods, 4);
+	plan_free(&p);
+}
+
 static void test_mistakes_of_kind_and_range(void **state)
 {
 	(void)state;
@@ -176,9 +193,22 @@ static void test_mistakes_of_kind_and_range(void **state)
 	refused(small, "retained=[.3", "retained", "not JSON");
 	refused(small, "nothing", "key=value", "nothing");
 	refused(small, "methods=snapkv,snapkv", "snapkv", "twice");
+	refused(small, "retained=1e-9", "retained", "above 0");
+	refused(small, "retained=.3,.5,.3", "retained", "0.3 is there twice");
+	refused(small, "retained=.3,.3000001", "retained", "twice");
+	refused(small, "protocols=aware,aware", "protocols", "twice");
+	refused(small, "precision=bf16,bf16", "precision", "twice");
+	refused(small, "targets=a,b,a", "targets", "a is there twice");
+	refused(small, "tasks.lengths=[512,512]", "lengths", "512 is there twice");
+	refused(small, "tasks=[\"niah-single\",\"niah-single\"]", "tasks", "the same");
+	refused(small, "db=", "db", "empty name");
+	refused(small, "report=", "report", "empty name");
+	refused(small, "targets.a=1", "--set targets.a", "no object");
 	refused(small, "methods=[{\"method\": \"snapkv\", \"options\": {\"window\": []}}]", "snapkv: option \"window\"", "empty list");
+	refused(small, "methods=[{\"method\": \"snapkv\", \"options\": {\"window\": [[]]}}]", "snapkv: option \"window\"", "list in its list");
 	refused("{\"tasks\": [\"niah-single\"]}", NULL, "no targets", "");
 	refused("{\"targets\": \"m\"}", NULL, "no tasks", "");
+	refused("{\"targets\": \"m\", \"tasks\": [\"niah-single\"], \"db\": \"x.db\", \"report\": \"x.db\"}", NULL, "one file", "x.db");
 	refused("{\"targets\": \"m\", \"pairs\": [{\"target\": \"a\"}], \"tasks\": [\"niah-single\"]}", NULL, "targets and pairs",
 		"");
 	refused("{\"pairs\": [{\"proxy\": \"a\"}], \"tasks\": [\"niah-single\"]}", NULL, "no target", "");
@@ -249,6 +279,7 @@ int main(void)
 		cmocka_unit_test(test_overrides),
 		cmocka_unit_test(test_lists_in_method_options_make_one_method_each),
 		cmocka_unit_test(test_mistakes_name_the_nearest),
+		cmocka_unit_test(test_overrides_reach_each_other),
 		cmocka_unit_test(test_mistakes_of_kind_and_range),
 		cmocka_unit_test(test_timing_must_lie_within_the_plan),
 		cmocka_unit_test(test_example_plan_has_every_key),
