@@ -42,18 +42,27 @@ static int merge_all(struct store *s, const struct options *o, struct store_merg
 	return 0;
 }
 
+/* A write that failed may leave SQLite's journal, too. */
+static void remove_part(const char *part)
+{
+	char *journal = text_format("%s-journal", part);
+	unlink(part);
+	unlink(journal);
+	free(journal);
+}
+
 static int run_merge(const struct options *o)
 {
 	char err[ERR_LEN] = "", *part = text_format("%s.part", o->args[0]);
 	struct store *s = NULL;
 	struct store_merge sum = {0};
 	int rc = file_exists(o->args[0]) ? err_set(err, "%s is there already", o->args[0]) : 0;
-	unlink(part);
+	remove_part(part);
 	rc = rc || store_open(&s, part, err) || merge_all(s, o, &sum, err);
 	store_close(s);
 	if (!rc && rename(part, o->args[0]))
 		rc = err_set(err, "cannot name the result %s: %s", o->args[0], strerror(errno));
-	unlink(part);
+	remove_part(part);
 	free(part);
 	if (rc)
 		return fprintf(stderr, "kvbench merge: %s\n", err), EXIT_CELLS_FAILED;

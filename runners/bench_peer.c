@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <errno.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,9 +62,16 @@ static int start(char *const argv[], pid_t *pid, int *to, FILE **from, char err[
 			close(in[1]);
 		return err_set(err, "bench: cannot start %s: %s", argv[0], rc > 0 ? strerror(rc) : "no pipe");
 	}
-	*from = fdopen(out[0], "r");
 	if (to)
 		*to = in[1];
+	if (!(*from = fdopen(out[0], "r"))) {
+		close(out[0]);
+		if (to)
+			close(*to);
+		waitpid(*pid, NULL, 0); /* nobody reads its output: it ends */
+		*pid = 0;
+		return err_set(err, "bench: cannot read from %s: %s", argv[0], strerror(errno));
+	}
 	return 0;
 }
 
