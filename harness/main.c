@@ -2,7 +2,9 @@
 #include "harness/verbs.h"
 #include "results/compare.h"
 
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct verb *const verbs[] = {
@@ -52,8 +54,15 @@ static const struct verb *find_verb(const char *name)
 		near ? near : "", near ? "\"?" : "");
 }
 
+/* JSON is a small thing like those of mem_new. jansson itself says nothing where memory is short: a key is missing, a message empty. */
+static void *json_memory(size_t bytes)
+{
+	return mem_grow(NULL, bytes, 1);
+}
+
 int main(int argc, char **argv)
 {
+	json_set_alloc_funcs(json_memory, free);
 	const char *name = argc > 1 ? argv[1] : "";
 	if (!*name || !strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h")) {
 		print_help(*name ? stdout : stderr);
