@@ -130,7 +130,7 @@ static void ask_free(struct ask *k)
 static int answer_all(struct ask *k, char err[ERR_LEN])
 {
 	struct runner_question q = {
-		.text = k->question ? k->question : "", .max_new_tokens = (int)option_count(k->o, "max-new", 128)};
+		.text = k->question ? k->question : "", .max_new_tokens = option_int(k->o, "max-new", 1, 128)};
 	struct runner_job job = {.context = k->context ? k->context : "",
 		.chat = true,
 		.user_turn = k->user_turn,
@@ -220,8 +220,12 @@ static int all_ok(const struct ask *k)
 
 static void check_options(const struct options *o)
 {
+	static const char *const apart[] = {"context", "question", "methods", "retained", "protocol"};
 	if (!option_has(o, "user-file") && (!option_has(o, "context") || !option_has(o, "question")))
 		die(EXIT_USAGE, "ask: --context FILE and --question TEXT are needed, or --user-file FILE");
+	for (size_t i = 0; option_has(o, "user-file") && i < sizeof apart / sizeof *apart; i++)
+		if (option_has(o, apart[i]))
+			die(EXIT_USAGE, "ask: --user-file is a whole user turn for the full cache, --%s has no part in it", apart[i]);
 	const char *format = option_text(o, "format", "text"), *protocol = option_text(o, "protocol", "agnostic");
 	if (strcmp(format, "text") && strcmp(format, "json"))
 		die(EXIT_USAGE, "ask: --format is text or json, not \"%s\"", format);

@@ -63,12 +63,12 @@ static int run_bench(const struct options *o)
 	struct model_paths found;
 	char err[ERR_LEN];
 	if (option_has(o, "gate")) {
-		int failed = gate_bench((int)option_count(o, "nights", 200), err);
+		int failed = gate_bench(option_int(o, "nights", 2, 200), err);
 		return failed ? (fprintf(stderr, "kvbench bench: %s\n", err), EXIT_CELLS_FAILED) : EXIT_DONE;
 	}
 	const char *out = option_text(o, "out", NULL);
 	json_t *rows = json_array();
-	struct runner_bench_options b = {.tokens = option_count(o, "tokens", 4096),
+	struct runner_bench_options b = {.tokens = option_int(o, "tokens", 1, 4096),
 		.peer_llama = from_environment("BENCH_PEER_LLAMA"),
 		.peer_torch = from_environment("BENCH_PEER_TORCH"),
 		.user = rows,

@@ -26,7 +26,7 @@ static int make_texts(struct runner *r, const struct options *o, char **texts, i
 		.contexts = n,
 		.depth = NAN,
 		.seed = (uint64_t)option_count(o, "seed", 1),
-		.length_tokens = option_count(o, "length", 1024),
+		.length_tokens = option_int(o, "length", 1, 1024),
 		.count_tokens = count_tokens,
 		.cut_tokens = cut_tokens,
 		.user = r,
@@ -65,7 +65,7 @@ static int run_calibrate(const struct options *o)
 	if (option_has(o, "proxy") != kinds[kind].needs_proxy)
 		die(EXIT_USAGE, "calibrate: %s needs %s", kinds[kind].name,
 			option_has(o, "proxy") ? "no proxy" : "--proxy MODEL");
-	int n = (int)option_count(o, "contexts", 8);
+	int n = option_int(o, "contexts", 1, 8);
 	char **texts = mem_new((size_t)n, sizeof *texts);
 	options_runner(o, &ro);
 	int rc = models_open(&r, &ro, err) || make_texts(r, o, texts, n, err) ||

@@ -58,6 +58,7 @@ static int run_compare(const struct options *o)
 	const struct compare_rules rules = {.alpha = option_number(o, "alpha", .05)};
 	struct compare_output output = output_of(o);
 	int code = EXIT_CELLS_FAILED;
+	options_check_out(o);
 	if (side_load(&a, o->args[0], err) || side_load(&b, o->args[1], err)) {
 		fprintf(stderr, "kvbench compare: %s\n", err);
 		goto cleanup;

@@ -201,7 +201,7 @@ static int read_wish(struct continuing *k, const struct options *o, const char *
 	bool found = false;
 	*rival = option_text(o, "against", "kvzip");
 	k->rows = !strcmp(format, "csv");
-	k->tokens = (int)option_count(o, "tokens", GIVEN);
+	k->tokens = option_int(o, "tokens", 1, GIVEN);
 	if (!k->rows && strcmp(format, "text"))
 		return err_set(err, "there is no format \"%s\"; there are text, csv", format);
 	if (run_read_plan(&k->plan, o, o->args[0], err) || plan_check_single(&k->plan, false, err))

@@ -354,7 +354,7 @@ static int record(struct night *n, char err[ERR_LEN])
 	if (!run)
 		return fprintf(stderr, "kvbench gate: no run in %s: no night to record\n", n->o->args[0]), 0;
 	int rc = database_open(&s, n->history, err) || put_night(n, s, err) ||
-		 history_steps(&n->gate, s, run->row.machine, (int)option_count(n->o, "recent", 7), err) || put_night(n, s, err);
+		 history_steps(&n->gate, s, run->row.machine, option_int(n->o, "recent", 0, 7), err) || put_night(n, s, err);
 	store_close(s);
 	return rc ? -1 : 0;
 }
@@ -367,7 +367,7 @@ static int run_gate(const struct options *o)
 		die(EXIT_USAGE, "gate: --baseline NAME is needed; `kvbench baseline list` says which there are");
 	if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0)
 		die(EXIT_USAGE, "gate: --format is text or json, not \"%s\"", format);
-	int most = (int)option_count(o, "alerts", 10);
+	int most = option_int(o, "alerts", 0, 10);
 	struct night n = {.o = o};
 	n.history = option_has(o, "history") ? text_copy(option_text(o, "history", NULL)) : history_beside(o->args[0]);
 	int code = GATE_ERROR, rc = judge(&n, err);

@@ -4,9 +4,12 @@
 #include "harness/models.h"
 #include "harness/plan.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static void print_help(const struct verb *v)
 {
@@ -121,6 +124,27 @@ void options_free(struct options *o)
 	o->n_given = 0;
 }
 
+static bool same_file(const char *path, const struct stat *s)
+{
+	struct stat other;
+	return stat(path, &other) == 0 && other.st_dev == s->st_dev && other.st_ino == s->st_ino;
+}
+
+void options_check_out(const struct options *o)
+{
+	const char *out = option_text(o, "out", NULL);
+	struct stat s;
+	if (!out || stat(out, &s))
+		return;
+	for (int i = 0; i < o->n_args; i++) {
+		const char *colon = strrchr(o->args[i], ':');
+		char *path = colon ? text_format("%.*s", (int)(colon - o->args[i]), o->args[i]) : text_copy(o->args[i]);
+		if (same_file(o->args[i], &s) || same_file(path, &s))
+			die(EXIT_USAGE, "%s: --out %s is the file that is read; another name, please", o->verb->name, out);
+		free(path);
+	}
+}
+
 const char *option_text(const struct options *o, const char *name, const char *otherwise)
 {
 	for (int i = o->n_given; i-- > 0;) {
@@ -142,8 +166,8 @@ double option_number(const struct options *o, const char *name, double otherwise
 		return otherwise;
 	char *end;
 	double x = strtod(text, &end);
-	if (*end || end == text)
-		die(EXIT_USAGE, "%s: --%s wants a number, not \"%s\"", o->verb->name, name, text);
+	if (*end || end == text || !isfinite(x) || x < 0)
+		die(EXIT_USAGE, "%s: --%s wants a number from 0, not \"%s\"", o->verb->name, name, text);
 	return x;
 }
 
@@ -157,6 +181,15 @@ int64_t option_count(const struct options *o, const char *name, int64_t otherwis
 	if (*end || end == text || x < 0)
 		die(EXIT_USAGE, "%s: --%s wants a whole number from 0, not \"%s\"", o->verb->name, name, text);
 	return x;
+}
+
+int option_int(const struct options *o, const char *name, int least, int otherwise)
+{
+	int64_t x = option_count(o, name, otherwise);
+	if (x < least || x > INT_MAX)
+		die(EXIT_USAGE, "%s: --%s wants a whole number from %d to %d, not \"%s\"", o->verb->name, name, least, INT_MAX,
+			option_text(o, name, ""));
+	return (int)x;
 }
 
 int64_t bytes_parse(const char *text)
@@ -200,11 +233,11 @@ void options_runner(const struct options *o, struct runner_options *ro)
 		.precision = option_text(o, "precision", NULL),
 		.attention = option_text(o, "attention", NULL),
 		.isa = option_text(o, "isa", NULL),
-		.threads = (int)option_count(o, "threads", 0),
+		.threads = option_int(o, "threads", 0, 0),
 		.memory_bytes = option_bytes(o, "memory"),
 		.allow_long = option_has(o, "allow-long"),
 		.chat_template = option_text(o, "template", NULL),
-		.proxy_threads = (int)option_count(o, "proxy-threads", 0),
+		.proxy_threads = option_int(o, "proxy-threads", 0, 0),
 	};
 	char err[ERR_LEN];
 	if (ro->kv_offload && models_check_offload(ro->device, ro->proxy_device, err))

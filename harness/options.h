@@ -44,10 +44,13 @@ void options_parse(struct options *o, const struct verb *v, int argc, char **arg
 void options_free(struct options *o);
 /* Does the verb do something with that plan key ("retained", "tasks.contexts")? */
 bool verb_uses_key(const struct verb *v, const char *key);
+/* --out must not be one of the files that are read (arguments PATH or PATH:RUN): else dies. */
+void options_check_out(const struct options *o);
 bool option_has(const struct options *o, const char *name);
 const char *option_text(const struct options *o, const char *name, const char *otherwise); /* the last one given */
 int64_t option_count(const struct options *o, const char *name, int64_t otherwise);        /* >= 0, else die */
-double option_number(const struct options *o, const char *name, double otherwise);
+int option_int(const struct options *o, const char *name, int least, int otherwise);        /* from `least` to INT_MAX, else die */
+double option_number(const struct options *o, const char *name, double otherwise);         /* finite and >= 0, else die */
 int64_t option_bytes(const struct options *o, const char *name); /* "8G", "512M"; 0 = not given */
 
 /* Digits with K, M, G or T behind them (powers of 1024), or plain bytes; -1 = not a size. */

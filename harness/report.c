@@ -154,6 +154,7 @@ static int run_report(const struct options *o)
 	char err[ERR_LEN] = "", *out = option_has(o, "out") ? text_copy(option_text(o, "out", NULL)) : html_beside(o->args[0]);
 	struct inputs in = {0};
 	bool second = false;
+	options_check_out(o);
 	int rc = inputs_open(&in, o, err);
 	struct report_request q = request_of(&in, o);
 	if (!rc)
@@ -211,6 +212,7 @@ static int run_export(const struct options *o)
 	struct inputs in = {0};
 	struct strbuf text = {0};
 	check_format(format, table != NULL);
+	options_check_out(o);
 	if (o->n_args > 1 && !table)
 		die(EXIT_USAGE, "export: several databases have a --table, such as differences, but no result table in common");
 	int rc = inputs_open(&in, o, err);

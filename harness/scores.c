@@ -104,6 +104,7 @@ static int scores(const struct options *o)
 	struct progress progress = progress_open(option_has(o, "quiet"), 2);
 	struct sweep s = {.plan = &p, .progress = &progress, .stop = run_stopped};
 	char *path = text_format("%s", option_text(o, "out", "results/scores.safetensors"));
+	options_check_out(o);
 	run_catch_signals();
 	if (!rc && (plan_check_single(&p, false, err) || check_protocol(&p, err)))
 		rc = EXIT_USAGE;

@@ -31,7 +31,14 @@ wants 2 'flag' "$K" run --dry-run=yes "$plan"
 wants 2 'csv, json' "$K" export x.db --format xls
 wants 2 'did you mean "methods"' "$K" list mehtods
 wants 2 'whole number' "$K" ask --user-file x --threads two
+wants 2 'from 1 to' "$K" ask --context x --question why --max-new 0
+wants 2 'from 0 to' "$K" ask --context x --question why --threads 4294967297
+wants 2 'from 1 to' "$K" calibrate kvzip-head --contexts 0
+wants 2 'from 1 to' "$K" continue "$plan" --tokens 0
+wants 2 'a number from 0' "$K" gate x.db --baseline main --alpha nan
+wants 2 'a number from 0' "$K" gate x.db --baseline main --score-margin -1
 wants 2 '--context' "$K" ask --question why
+wants 2 '--question has no part' "$K" ask --user-file x --question why
 wants 2 'kvzip-head' "$K" calibrate everything
 wants 2 'gone.json' "$K" run "$dir/gone.json"
 wants 2 'did you mean "retained"' "$K" run "$plan" --set retaind=.3
@@ -51,6 +58,11 @@ silent "$K" run "$plan" --targets gone-model --db "$dir/b.db"
 for format in csv json md latex text; do wants 0 '' "$K" export "$db" --format $format; done
 wants 0 '' "$K" status "$db"
 wants 0 '' "$K" report "$db" -o "$dir/a.html"
+for verb in report export compare; do
+	args=("$db"); [ $verb = compare ] && args+=("$db")
+	wants 2 'the file that is read' "$K" $verb "${args[@]}" -o "$dir/./a.db"
+done
+wants 0 '' "$K" status "$db"
 mkfifo "$dir/pipe"
 wants 1 'no plain file' "$K" report "$db" -o "$dir/pipe"
 [ -p "$dir/pipe" ] && echo "ok - a pipe stays a pipe" || echo "not ok - a pipe stays a pipe"
