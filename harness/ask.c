@@ -1,5 +1,6 @@
 /* ask.c: `kvbench ask`: the quickest look at what pruning does to one's own text: one question, many methods, answers side by
  * side with what was kept and the time to first token. `--user-file` gives a whole user turn to the full cache instead. */
+#include "harness/json_bytes.h"
 #include "harness/models.h"
 #include "harness/progress.h"
 #include "harness/verbs.h"
@@ -57,6 +58,11 @@ static void keep_reply(void *user, const struct runner_answer *a)
 }
 
 /* ---- what is asked ---- */
+
+static int longest_answer(const struct options *o)
+{
+	return option_int(o, "max-new", 1, 128);
+}
 
 /* methods x retained from the options; full has one ratio, 1. */
 static void make_variants(struct ask *k)
@@ -130,7 +136,7 @@ static void ask_free(struct ask *k)
 static int answer_all(struct ask *k, char err[ERR_LEN])
 {
 	struct runner_question q = {
-		.text = k->question ? k->question : "", .max_new_tokens = option_int(k->o, "max-new", 1, 128)};
+		.text = k->question ? k->question : "", .max_new_tokens = longest_answer(k->o)};
 	struct runner_job job = {.context = k->context ? k->context : "",
 		.chat = true,
 		.user_turn = k->user_turn,
@@ -194,14 +200,14 @@ static void print_json(const struct ask *k)
 	for (int v = 0; v < k->n_variants; v++) {
 		const struct reply *r = &k->replies[v];
 		json_array_append_new(
-			answers, json_pack("{s:s, s:f, s:f, s:o, s:s, s:s, s:s, s:s, s:o}", "method", k->variants[v].method,
+			answers, json_pack("{s:o, s:f, s:f, s:o, s:s, s:o, s:s, s:o, s:o}", "method", json_bytes(k->variants[v].method),
 					 "retained", k->variants[v].retained, "kept", r->kept, "ttft_ms",
 					 isnan(r->ttft_ms) ? json_null() : json_real(r->ttft_ms), "status", statuses[r->status],
-					 "message", r->message, "finish", r->finish == FINISH_STOP ? "stop" : "length", "text",
-					 r->text, "ids", json_ids(r->ids, r->n_ids)));
+					 "message", json_bytes(r->message), "finish", r->finish == FINISH_STOP ? "stop" : "length", "text",
+					 json_bytes(r->text), "ids", json_ids(r->ids, r->n_ids)));
 	}
 	char *name = models_name(option_text(k->o, "target", ""), k->runner);
-	json_t *all = json_pack("{s:s, s:i, s:o, s:o}", "target", name, "context_tokens", k->context_tokens, "prompt_ids",
+	json_t *all = json_pack("{s:o, s:i, s:o, s:o}", "target", json_bytes(name), "context_tokens", k->context_tokens, "prompt_ids",
 		json_ids(k->prompt_ids, k->n_prompt), "answers", answers);
 	free(name);
 	json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
@@ -226,6 +232,7 @@ static void check_options(const struct options *o)
 	for (size_t i = 0; option_has(o, "user-file") && i < sizeof apart / sizeof *apart; i++)
 		if (option_has(o, apart[i]))
 			die(EXIT_USAGE, "ask: --user-file is a whole user turn for the full cache, --%s has no part in it", apart[i]);
+	longest_answer(o);
 	const char *format = option_text(o, "format", "text"), *protocol = option_text(o, "protocol", "agnostic");
 	if (strcmp(format, "text") && strcmp(format, "json"))
 		die(EXIT_USAGE, "ask: --format is text or json, not \"%s\"", format);

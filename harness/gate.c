@@ -3,6 +3,7 @@
  * night is recorded where that is asked for. */
 #include "harness/database.h"
 #include "harness/history.h"
+#include "harness/json_bytes.h"
 #include "harness/verbs.h"
 
 #include <jansson.h>
@@ -218,11 +219,9 @@ static json_t *json_number(double x)
 
 static json_t *json_alert(const struct alert_row *a)
 {
-	json_t *message = json_string(a->message);
-	return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:o}", "level", a->level, "kind", a->kind, "cell",
-		a->label, "cell_id", a->cell_id, "old", json_number(a->old), "new", json_number(a->new_), "lo",
-		json_number(a->lo), "hi", json_number(a->hi), "n", a->n, "message",
-		message ? message : json_string("(not UTF-8)"));
+	return json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:i, s:o}", "level", a->level, "kind", a->kind, "cell",
+		json_bytes(a->label), "cell_id", a->cell_id, "old", json_number(a->old), "new", json_number(a->new_), "lo",
+		json_number(a->lo), "hi", json_number(a->hi), "n", a->n, "message", json_bytes(a->message));
 }
 
 static void print_json(const struct gate *g, const char *db, const struct baseline *b)
@@ -230,9 +229,9 @@ static void print_json(const struct gate *g, const char *db, const struct baseli
 	json_t *alerts = json_array();
 	for (int i = 0; i < g->n_alerts; i++)
 		json_array_append_new(alerts, json_alert(&g->alerts[i].row));
-	json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:i, s:s, s:o}", "exit", (int)g->exit, "verdict", verdict_of(g->exit),
-		"database", db, "baseline", b->name ? b->name : "", "baseline_version", b->version, "baseline_database",
-		b->database ? b->database : "", "alerts", alerts);
+	json_t *all = json_pack("{s:i, s:s, s:o, s:o, s:i, s:o, s:o}", "exit", (int)g->exit, "verdict", verdict_of(g->exit),
+		"database", json_bytes(db), "baseline", json_bytes(b->name ? b->name : ""), "baseline_version", b->version,
+		"baseline_database", json_bytes(b->database ? b->database : ""), "alerts", alerts);
 	json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	printf("\n");
 	json_decref(all);

@@ -116,6 +116,8 @@ static int run_read_paper(struct paper_run *r, const struct plan *p, const char 
 	if (strcmp(r->scale, "full"))
 		return run_dry(p, quiet);
 	struct paper_speed speed = {option_number(r->o, "tflops", 400), option_number(r->o, "gbytes", 3000)};
+	if (!(speed.tflops > 0 && speed.gbytes > 0))
+		die(EXIT_USAGE, "paper: --tflops and --gbytes are above 0");
 	return paper_estimate(p, &speed, err) ? EXIT_CELLS_FAILED : EXIT_DONE;
 }
 

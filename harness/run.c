@@ -3,6 +3,7 @@
 #include "harness/database.h"
 #include "harness/dryrun.h"
 #include "harness/environment.h"
+#include "harness/json_bytes.h"
 #include "harness/run.h"
 #include "harness/verbs.h"
 #include "report/report.h"
@@ -116,10 +117,10 @@ static char *argv_json(const struct options *o)
 {
 	json_t *list = json_pack("[s, s]", "kvbench", o->verb->name);
 	for (int i = 0; i < o->n_args; i++)
-		json_array_append_new(list, json_string(o->args[i]));
+		json_array_append_new(list, json_bytes(o->args[i]));
 	for (int i = 0; i < o->n_given; i++) {
 		char *word = text_format("--%s=%s", o->given[i].name, o->given[i].value);
-		json_array_append_new(list, json_string(word));
+		json_array_append_new(list, json_bytes(word));
 		free(word);
 	}
 	char *text = json_dumps(list, JSON_COMPACT);

@@ -1,5 +1,6 @@
 /* verify.c: `kvbench verify DB`: what went wrong without a word: every silent failure this field has seen, looked for in a
  * finished database. Reads only. The checks are in verify_checks.c. */
+#include "harness/json_bytes.h"
 #include "harness/verify.h"
 
 #include "harness/verbs.h"
@@ -303,14 +304,14 @@ static void print_json(const struct audit *a, const char *path)
 		for (int k = 0; k < a->n_found; k++) {
 			const struct finding *f = &a->found[k];
 			if (f->check == &checks[i])
-				json_array_append_new(found, json_pack("{s:s, s:s, s:s}", "level", f->fault ? "fault" : "notice",
-								     "where", f->where, "what", f->what));
+				json_array_append_new(found, json_pack("{s:s, s:o, s:o}", "level", f->fault ? "fault" : "notice",
+								     "where", json_bytes(f->where), "what", json_bytes(f->what)));
 		}
 		json_array_append_new(
 			list, json_pack("{s:s, s:s, s:o}", "check", checks[i].name, "title", checks[i].title, "found", found));
 	}
 	int faults = audit_faults(a);
-	json_t *all = json_pack("{s:s, s:i, s:i, s:i, s:o}", "database", path, "cells", a->n_cells, "faults", faults, "notices",
+	json_t *all = json_pack("{s:o, s:i, s:i, s:i, s:o}", "database", json_bytes(path), "cells", a->n_cells, "faults", faults, "notices",
 		a->n_found - faults, "checks", list);
 	json_dumpf(all, stdout, JSON_INDENT(1));
 	printf("\n");

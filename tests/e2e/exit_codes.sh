@@ -37,6 +37,7 @@ wants 2 'from 1 to' "$K" calibrate kvzip-head --contexts 0
 wants 2 'from 1 to' "$K" continue "$plan" --tokens 0
 wants 2 'a number from 0' "$K" gate x.db --baseline main --alpha nan
 wants 2 'a number from 0' "$K" gate x.db --baseline main --score-margin -1
+wants 2 'above 0' "$K" paper kvzip --scale full --dry-run --tflops 0
 wants 2 '--context' "$K" ask --question why
 wants 2 '--question has no part' "$K" ask --user-file x --question why
 wants 2 'kvzip-head' "$K" calibrate everything

@@ -4,6 +4,7 @@
 #include "tests/unit/harness/stub_runner.h"
 
 #include "harness/environment.h"
+#include "harness/json_bytes.h"
 #include "harness/progress.h"
 #include "harness/verbs.h"
 
@@ -92,6 +93,21 @@ static void test_environment_says_what_ran(void **state)
 	assert_non_null(strstr(e.row.libraries, ", cuDNN 9.19.0"));
 }
 
+/* A name in Latin-1, a message cut inside a character: the row that holds it must not be lost. */
+static void test_any_bytes_become_json(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *bytes, *text;
+	} cases[] = {{"", ""}, {"na\xC3\xAFve", "na\xC3\xAFve"}, {"caf\xE9.db", "caf\xEF\xBF\xBD.db"}, {"cut \xE4\xB8", "cut \xEF\xBF\xBD\xEF\xBF\xBD"},
+		{"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		json_t *j = json_bytes(cases[i].bytes);
+		assert_string_equal(json_string_value(j), cases[i].text);
+		json_decref(j);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -101,6 +117,7 @@ int main(void)
 		cmocka_unit_test(test_durations),
 		cmocka_unit_test(test_time_left_comes_from_tokens),
 		cmocka_unit_test(test_environment_says_what_ran),
+		cmocka_unit_test(test_any_bytes_become_json),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
