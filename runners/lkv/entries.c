@@ -52,7 +52,7 @@ int lkv_entries(struct queue *q, const struct kv *kv, int layer, int head, int64
 	const float *turns, float *x)
 {
 	int d = s->d, half = d / 2, in = lkv_inputs(s), rc = -1;
-	float *k = malloc((size_t)(2 * n * d) * sizeof *k + 1), *v = k + n * d;
+	float *k = malloc((size_t)(2 * n * d) * sizeof *k + 1), *v = k ? k + n * d : NULL;
 	if (!k || kv_read(q, kv, layer, head, first, n, k, v))
 		goto cleanup;
 	for (int64_t i = 0; i < n; i++) {

@@ -146,7 +146,7 @@ int T(tail_attend_back)(int64_t n, int64_t rows, int g, int d, const real *q, co
 	const real *v, const real *logm, const real *out, const real *lse, const real *dout, real *dq, real *dk, real *dv,
 	real *dlogm)
 {
-	real *KT = reals(2 * d * padded(n)), *VT = KT + d * padded(n);
+	real *KT = reals(2 * d * padded(n)), *VT = KT ? KT + d * padded(n) : NULL;
 	int rc = -1;
 	if (KT) {
 		transpose(K, n, d, KT, padded(n));

@@ -504,9 +504,11 @@ struct optimiser {
 static int optimiser_new(struct optimiser *o, int64_t n)
 {
 	*o = (struct optimiser){.grad = calloc((size_t)n * 3, sizeof(float)), .n = n};
+	if (!o->grad)
+		return -1;
 	o->m = o->grad + n;
 	o->v = o->m + n;
-	return o->grad ? 0 : -1;
+	return 0;
 }
 
 /* Scales the gradient to norm `clip` where it is longer (0 = never); returns the norm. */

@@ -80,6 +80,7 @@ struct tokenizer *tokenizer_new(void)
 	t->pretoken = pretoken_new();
 	t->bos = t->bpe.unk = -1;
 	t->merges_sha = sha256_new();
+	strbuf_puts(&t->bytes, ""); /* an empty token before all others points into it, too */
 	return t;
 }
 

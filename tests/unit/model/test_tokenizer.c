@@ -356,6 +356,17 @@ static void bytes_without_token(void **state)
 	free(replaced);
 }
 
+static void an_empty_token_comes_first(void **state)
+{
+	(void)state;
+	static const char json[] = "{\"model\":{\"vocab\":{\"\":0,\"a\":1},\"merges\":[]},\"pre_tokenizer\":" BYTE_LEVEL("false") "}";
+	char err[ERR_LEN];
+	struct tokenizer *t;
+	assert_int_equal(tokenizer_open_memory(&t, "made.json", json, strlen(json), err), 0);
+	CHECK_TEXT(t, false, "aa", 1, 1);
+	tokenizer_close(t);
+}
+
 #define ADDED(id, text, flags) "{\"id\":" #id ",\"content\":\"" text "\"" flags "}"
 #define SPECIAL ",\"special\":true,\"normalized\":false"
 
@@ -799,6 +810,7 @@ int main(void)
 		cmocka_unit_test(merges_in_both_spellings),
 		cmocka_unit_test(ignore_merges_takes_whole_pieces),
 		cmocka_unit_test(bytes_without_token),
+		cmocka_unit_test(an_empty_token_comes_first),
 		cmocka_unit_test(added_tokens_in_text),
 		cmocka_unit_test(special_tokens_cannot_be_injected),
 		cmocka_unit_test(skipping_special_tokens),
