@@ -350,28 +350,42 @@ size_t runner_cut_tokens(struct runner *r, const char *text, size_t len, int64_t
 	return lo;
 }
 
-/* Scores of a context on the host and what their scorer takes of the device meanwhile. */
-static int64_t scorer_bytes(const struct runner *r, const struct plan_method *m, int64_t tokens)
+int64_t scorer_bytes(const struct scorer *sc, const struct scoring *s)
 {
-	int64_t scores = tokens * r->info.layers * r->info.kv_heads * (int64_t)sizeof(float);
-	const struct scoring s = {.forward = r->forward, .shape = {.context = tokens, .count = tokens}, .params = m->params,
-		.model_sha256 = r->info.model_sha256, .proxy_sha256 = r->info.proxy_sha256, .calibration_folder = r->calibration_folder,
-		.weights = r->weights, .layers = r->info.layers, .kv_heads = r->info.kv_heads};
-	return scores + (m->scorer && m->scorer->device_bytes ? m->scorer->device_bytes(&s) : scores);
+	int64_t scores = s->shape.count * s->layers * s->kv_heads * (int64_t)sizeof(float);
+	return scores + (sc && sc->device_bytes ? sc->device_bytes(s) : scores);
+}
+
+/* What a scorer asks of the proxy is asked of `pass`; one that refuses tells it when it is run. */
+static int64_t variant_bytes(const struct runner *r, const struct plan_method *m, int64_t tokens, struct proxy_pass *pass)
+{
+	static const struct repeat_prompt repeat;
+	struct scoring s = {.forward = r->forward, .shape = {.context = tokens, .count = tokens}, .params = m->params, .repeat = &repeat,
+		.model_sha256 = r->info.model_sha256, .proxy_sha256 = r->info.proxy_sha256, .context_sha256 = "", .proxy = pass,
+		.calibration_folder = r->calibration_folder, .weights = r->weights, .layers = r->info.layers, .kv_heads = r->info.kv_heads};
+	char err[ERR_LEN];
+	if (pass && m->scorer && m->scorer->needs_proxy) {
+		m->scorer->begin(&s, err);
+		m->scorer->end(&s);
+	}
+	return scorer_bytes(m->scorer, &s);
 }
 
 /* Of all scorers that the variants need: those with equal scorers and parameters share one. Unknown names count as one each. */
-static int64_t scorers_bytes(const struct runner *r, int64_t tokens, const struct runner_variant *variants, int n)
+static int64_t scorers_bytes(const struct runner *r, int64_t tokens, const struct runner_variant *variants, int n, int64_t *proxy_bytes)
 {
 	struct plan_method *m = mem_new((size_t)n, sizeof *m);
+	struct proxy_pass *pass = r->proxy ? proxy_pass_new(r->proxy, NULL, tokens, 0, tokens) : NULL;
 	int64_t bytes = 0;
 	char err[ERR_LEN];
 	for (int v = 0; v < n; v++) {
 		bool shared = method_resolve(&m[v], variants[v].method, variants[v].options, err) == 0 && !m[v].scorer;
 		for (int u = 0; u < v && !shared; u++)
 			shared = m[v].scorer && m[u].scorer && method_same_scores(&m[u], &m[v]);
-		bytes += shared ? 0 : scorer_bytes(r, &m[v], tokens);
+		bytes += shared ? 0 : variant_bytes(r, &m[v], tokens, pass);
 	}
+	*proxy_bytes = pass ? proxy_pass_bytes(pass) : 0;
+	proxy_pass_free(pass);
 	for (int v = 0; v < n; v++)
 		method_free(&m[v]);
 	free(m);
@@ -386,14 +400,15 @@ struct runner_estimate runner_estimate(const struct runner *r, int64_t tokens, c
 	double kept = 0;
 	for (int v = 0; v < n_variants; v++)
 		kept += variants[v].retained < 1 ? variants[v].retained : 0;
+	int64_t proxy_bytes, scores_bytes = scorers_bytes(r, tokens, variants, n_variants, &proxy_bytes);
 	struct runner_estimate e = {.weights_bytes = i->weight_bytes,
 		.kv_bytes = kv_bytes_for(r->device, i->head_dim, rows),
 		.scratch_bytes = forward_scratch_bytes(model_config(r->model), r->device, device_pass_rows(r->device)),
-		.scores_bytes = scorers_bytes(r, tokens, variants, n_variants),
+		.scores_bytes = scores_bytes,
 		.variants_bytes = (int64_t)((double)rows * (double)sizeof(int32_t) * kept) +
 				  kv_bytes_for(r->device, i->head_dim, (max_new + 32) * heads) * n_variants * n_questions,
 		.proxy_bytes = r->proxy ? i->proxy_weight_bytes + forward_scratch_bytes(model_config(r->proxy->model), r->proxy->device, device_pass_rows(r->proxy->device)) +
-						  proxy_pass_bytes(r->proxy, tokens) : 0,
+						  proxy_bytes : 0,
 		.limit_bytes = i->memory_limit_bytes};
 	e.total_bytes = e.weights_bytes + kv_device_bytes_for(r->device, i->layers, i->kv_heads, i->head_dim, tokens) + e.scratch_bytes + e.scores_bytes + e.variants_bytes + e.proxy_bytes;
 	return e;

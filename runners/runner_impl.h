@@ -97,6 +97,7 @@ struct session {
 	int64_t second_pass_ns;      /* of score_ns: finish() of scorers that run the model once more */
 	struct proxy_pass *pass;     /* the proxy's run, if a scorer needs one */
 	char context_sha256[SHA_LEN];
+	int64_t need, left;          /* bytes of the whole on all devices, and what was free for it */
 	struct shortage oom;         /* what session_open lacked */
 };
 /* 0, 1 = stopped, -1 = failed (err, s->oom). To be closed in any case. */
@@ -121,8 +122,8 @@ int64_t runner_bytes(const struct runner *r);
 int64_t runner_free_bytes(const struct runner *r);
 /* What was asked for, when this message holds the words of a device that had no memory. */
 struct shortage failure_oom(const struct runner *r, const char *message);
-/* Bytes of a context's session: cache, scores, index lists. */
-int64_t session_bytes(const struct runner *r, int64_t tokens, int n_scorers, int n_views);
+/* Scores of a context on the host and what their scorer takes of the target's device meanwhile; NULL = as most do. */
+int64_t scorer_bytes(const struct scorer *sc, const struct scoring *s);
 
 /* ---- evict.c ---- */
 /* A context pruned while it is prefilled: a layer is cut before the next is computed, so that no more than one full layer is ever held. */

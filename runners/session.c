@@ -102,12 +102,6 @@ static int64_t cache_rows(const struct runner *r, int64_t tokens)
 	return tokens * r->info.layers * r->info.kv_heads;
 }
 
-int64_t session_bytes(const struct runner *r, int64_t tokens, int n_scorers, int n_views)
-{
-	int64_t rows = cache_rows(r, tokens); /* a scorer holds its scores and, while it works, as many sums on the device */
-	return kv_device_bytes_for(r->device, r->info.layers, r->info.kv_heads, r->info.head_dim, tokens) + rows * 2 * (int64_t)sizeof(float) * n_scorers + rows * (int64_t)sizeof(int32_t) * n_views;
-}
-
 struct kv *cache_uniform(struct device *d, int layers, int kv_heads, int head_dim, int64_t tokens)
 {
 	int n = layers * kv_heads;
@@ -232,19 +226,40 @@ static int session_score(struct session *s, const struct runner_job *job)
 	return 0;
 }
 
-/* Whether the cache, scores and views of the prompt fit beside what there is; the device keeps a block for them. */
+/* Cache, scores and views of the prompt, the target's. */
+static int64_t session_bytes(const struct session *s)
+{
+	const struct runner_info *i = &s->r->info;
+	int64_t tokens = (int64_t)s->prompt->ids.n, bytes = kv_device_bytes_for(s->r->device, i->layers, i->kv_heads, i->head_dim, tokens);
+	for (int g = 0; g < s->n_scoring; g++)
+		bytes += scorer_bytes(s->scorer[g], &s->scoring[g]);
+	return bytes + cache_rows(s->r, tokens) * (int64_t)sizeof(int32_t) * s->n_methods;
+}
+
+/* Whether what the session needs fits beside what there was. */
+static int session_check(struct session *s, char err[ERR_LEN])
+{
+	if (s->need <= s->left)
+		return 0;
+	s->oom = (struct shortage){s->need, s->left > 0 ? s->left : 0};
+	return err_set(err, "a context of %zu tokens needs %lld bytes for cache, scores and views; %lld are free", s->prompt->ids.n, (long long)s->need,
+		(long long)s->oom.free_bytes);
+}
+
+/* The device keeps a block for what the target needs. */
 static int session_fits(struct session *s, char err[ERR_LEN])
 {
-	struct runner *r = s->r;
-	int64_t tokens = (int64_t)s->prompt->ids.n, need = session_bytes(r, tokens, s->n_scoring, s->n_methods),
-		left = r->info.memory_limit_bytes - runner_bytes(r);
-	device_reserve(r->device, need + need / 8); /* an eighth for what lives beside it: tails, lists */
-	need += s->pass ? proxy_pass_bytes(r->proxy, tokens) : 0;
-	if (need <= left)
-		return 0;
-	s->oom = (struct shortage){need, left > 0 ? left : 0};
-	return err_set(err, "a context of %lld tokens needs %lld bytes for cache, scores and views; %lld are free", (long long)tokens, (long long)need,
-		(long long)s->oom.free_bytes);
+	s->need = session_bytes(s);
+	s->left = s->r->info.memory_limit_bytes - runner_bytes(s->r);
+	device_reserve(s->r->device, s->need + s->need / 8); /* an eighth for what lives beside it: tails, lists */
+	return session_check(s, err);
+}
+
+/* The proxy's part, once its scorers have said what they want of it. */
+static int proxy_fits(struct session *s, char err[ERR_LEN])
+{
+	s->need += s->pass ? proxy_pass_bytes(s->pass) : 0;
+	return session_check(s, err);
 }
 
 int session_open(struct session *s, struct runner *r, const struct runner_job *job, const struct prompt *p, const bool *needed, char err[ERR_LEN])
@@ -266,6 +281,7 @@ int session_open(struct session *s, struct runner *r, const struct runner_job *j
 	if (!rc && !(s->kv = cache_new(r, (int64_t)p->ids.n)))
 		rc = err_set(err, "the cache of a context of %zu tokens: %s", p->ids.n, device_error(r->device));
 	rc = rc ? rc : scores_begin(s, err);
+	rc = rc ? rc : proxy_fits(s, err);
 	rc = rc ? rc : proxy_begin(s, err);
 	rc = rc ? rc : session_prefill(s, job, err);
 	if (rc < 0 && !s->oom.bytes)

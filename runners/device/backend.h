@@ -206,6 +206,11 @@ static inline int64_t round_up(int64_t n, int64_t to)
 {
 	return (n + to - 1) / to * to;
 }
+/* Bytes of a piece of memory as device.c counts them. */
+static inline int64_t counted(int64_t bytes)
+{
+	return round_up(bytes > 0 ? bytes : 1, 64);
+}
 static inline bool cache_on_host(const struct device *d, int64_t bytes)
 {
 	return d->host_cache_from && bytes >= d->host_cache_from;

@@ -35,11 +35,6 @@ static void fail_memory(struct device *d, int64_t bytes, bool host)
 	d->failure = DEVICE_MEMORY;
 }
 
-static int64_t counted(int64_t bytes)
-{
-	return round_up(bytes > 0 ? bytes : 1, 64);
-}
-
 static void *alloc(struct device *d, int64_t bytes, bool cache)
 {
 	bytes = counted(bytes);

@@ -105,6 +105,7 @@ int event_elapsed(struct event *from, struct event *to, int64_t *ns); /* device 
 /* ---- memory ---- */
 struct tensor *tensor_new(struct device *d, int64_t rows, int64_t cols); /* NULL = out of memory. Not zeroed */
 void tensor_free(struct tensor *t);
+int64_t tensor_bytes(int64_t rows, int64_t cols); /* what tensor_new will take */
 /* What only linear layers read, in the form the device multiplies best. Written by op_rmsnorm, op_attention, op_linear_swiglu and
  * op_gather_rows (from another operand of as many columns); read by op_linear, op_linear_swiglu and op_gather_rows. Freed by
  * tensor_free. */

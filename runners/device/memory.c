@@ -16,6 +16,11 @@ struct tensor *tensor_new(struct device *d, int64_t rows, int64_t cols)
 	return t;
 }
 
+int64_t tensor_bytes(int64_t rows, int64_t cols)
+{
+	return counted(rows * cols * 4);
+}
+
 int64_t operand_bytes(const struct device *d, int64_t rows, int64_t cols)
 {
 	return d->backend->operand_bytes(d, rows, cols);

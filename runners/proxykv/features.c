@@ -105,10 +105,10 @@ static int stride_rows(struct features *x)
 int64_t features_bytes(const struct forward *f, const struct feature_spec *s, int64_t count)
 {
 	const struct model_config *c = forward_config(f);
-	int64_t numbers = feature_layers(s, c) * feature_heads(s, c) * count;
+	int64_t bytes = feature_layers(s, c) * tensor_bytes(feature_heads(s, c), count);
 	if (s->queries == MAPPER_QUERIES_STRIDE)
-		numbers += stride_most(f, s) * (stride_cols(c) + c->heads);
-	return numbers * (int64_t)sizeof(float);
+		bytes += tensor_bytes(stride_most(f, s), stride_cols(c)) + tensor_bytes(stride_most(f, s), c->heads);
+	return bytes;
 }
 
 struct features *features_new(struct forward *f, const struct feature_spec *s, int64_t first, int64_t count, char err[ERR_LEN])

@@ -228,6 +228,7 @@ static int look_all(struct proxy_pass *r, const struct kv *kv)
 	return rc;
 }
 
+/* Mappers run one after the other; their scores stay until they are taken. */
 static int64_t maps_bytes(const struct proxy_pass *r)
 {
 	int64_t most = 0, scores = 0;
@@ -235,9 +236,20 @@ static int64_t maps_bytes(const struct proxy_pass *r)
 		const struct mapper_config *c = mapper_config_of(r->map[i].mapper);
 		int64_t bytes = mapping_bytes(r->map[i].mapper, r->count);
 		most = bytes > most ? bytes : most;
-		scores += (int64_t)c->layers * c->kv_heads * r->count * (int64_t)sizeof(float); /* stay until they are taken */
+		scores += (int64_t)c->layers * c->kv_heads * r->count * (int64_t)sizeof(float);
 	}
 	return most + scores;
+}
+
+int64_t proxy_pass_bytes(const struct proxy_pass *r)
+{
+	const struct model_config *c = forward_config(r->proxy->forward);
+	int64_t sums = 0, look = (int64_t)c->layers * c->kv_heads * r->count * (int64_t)sizeof(float);
+	for (int i = 0; i < r->n_wants; i++)
+		sums += features_bytes(r->proxy->forward, &r->want[i].spec, r->count);
+	if (!proxy_pass_wanted(r))
+		return 0;
+	return kv_device_bytes_for(r->proxy->device, layers_needed(r), c->kv_heads, c->head_dim, r->n) + sums + maps_bytes(r) + (r->n_looks ? look : 0);
 }
 
 static void run(struct proxy_pass *r)
@@ -246,7 +258,7 @@ static void run(struct proxy_pass *r)
 	struct observer obs[WANTS];
 	int64_t start = clock_ns();
 	int layers = layers_needed(r);
-	device_reserve(d, proxy_pass_bytes(r->proxy, r->n) + maps_bytes(r));
+	device_reserve(d, proxy_pass_bytes(r));
 	struct kv *kv = cache_of(r, layers);
 	r->rc = kv ? features_begin(r, obs)
 		   : err_set(r->err, "the proxy's cache of %lld tokens: %s", (long long)r->n, device_error(d));
@@ -339,11 +351,4 @@ int64_t proxy_pass_ns(const struct proxy_pass *r)
 int64_t proxy_pass_wait_ns(const struct proxy_pass *r)
 {
 	return r->wait_ns;
-}
-
-int64_t proxy_pass_bytes(const struct proxy *p, int64_t n)
-{
-	const struct model_config *c = forward_config(p->forward);
-	int64_t sums = (int64_t)c->layers * c->heads * n * (int64_t)sizeof(float);
-	return kv_device_bytes_for(p->device, c->layers, c->kv_heads, c->head_dim, n) + sums;
 }

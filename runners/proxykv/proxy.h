@@ -66,7 +66,7 @@ int proxy_pass_mapped(struct proxy_pass *r, int map, struct tensor **scores, int
 int64_t proxy_pass_ns(const struct proxy_pass *r);      /* from the run's first step to its last, mappers left out */
 int64_t proxy_pass_wait_ns(const struct proxy_pass *r); /* how long finish() kept its caller */
 bool proxy_pass_wanted(const struct proxy_pass *r);     /* something was asked of it */
-/* Device bytes a run over n tokens takes at most: cache, sums of one specification. */
-int64_t proxy_pass_bytes(const struct proxy *p, int64_t n);
+/* Device bytes the run takes at most with what was asked of it: cache, sums, mappers' work, a look's own scores. 0 = nothing was asked. */
+int64_t proxy_pass_bytes(const struct proxy_pass *r);
 
 #endif

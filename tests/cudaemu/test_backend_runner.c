@@ -155,6 +155,35 @@ static void test_selfkv_is_estimated(void **state)
 	}
 }
 
+/* The proxy's cache, its sums and a mapper's work are in the estimate: what a second run takes of the proxy's device, its scratch being there already. */
+static void test_proxykv_is_estimated(void **state)
+{
+	(void)state;
+	static const char *const devices[] = {"cpu", "cuda"}, *const options[] = {NULL, "{\"mapper\":\"linear\"}", "{\"mapper\":\"axial\"}"};
+	struct runner_variant v[4] = {{"full", 1, NULL}};
+	struct runner_question q = {.text = "\nRecall otter.", .max_new_tokens = IDS};
+	for (int i = 0; i < 3; i++)
+		v[1 + i] = (struct runner_variant){"proxykv", .3, options[i]};
+	struct runner_job job = {.context = CONTEXT, .chat = true, .questions = &q, .n_questions = 1, .variants = v, .n_variants = 4};
+	for (int d = 0; d < 2; d++) {
+		struct runner *r = runner_on(devices[d], NULL, "fp32", false);
+		struct collected *c = answered(r, v, 1, PROTOCOL_AGNOSTIC);
+		int64_t tokens = c->tokens, none = runner_estimate(r, tokens, v, 1, 1, IDS).proxy_bytes;
+		free_collected(c);
+		for (int i = 1; i < 4; i++) {
+			struct runner_timing t;
+			char err[ERR_LEN] = "";
+			if (runner_time(r, &job, i, 1, &t, err) || runner_time(r, &job, i, 1, &t, err))
+				fail_msg("%s", err);
+			int64_t took = t.proxy_peak_bytes - t.proxy_after_bytes, estimate = runner_estimate(r, tokens, &v[i], 1, 1, IDS).proxy_bytes - none;
+			print_message("%s, mapper %d: a run took %lld bytes of the proxy's device, %lld estimated\n", devices[d], i, (long long)took,
+				(long long)estimate);
+			assert_true(took > 0 && took <= estimate && estimate < 2 * took);
+		}
+		runner_close(r);
+	}
+}
+
 /* The proxy beside the target: on the same GPU, on a second one; and with room for caches on the host. */
 static void test_topologies(void **state)
 {
@@ -239,7 +268,7 @@ static void test_timing(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method), cmocka_unit_test(test_selfkv_is_estimated), cmocka_unit_test(test_topologies), cmocka_unit_test(test_timing),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method), cmocka_unit_test(test_selfkv_is_estimated), cmocka_unit_test(test_proxykv_is_estimated), cmocka_unit_test(test_topologies), cmocka_unit_test(test_timing),
 		cmocka_unit_test(test_stopped)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

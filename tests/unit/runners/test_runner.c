@@ -267,6 +267,31 @@ static void too_long_for_memory_is_an_oom_row(void **state)
 	runner_close(r);
 }
 
+/* Column sums of all query heads are counted before anything is scored: whatever the memory, none is lacking in the middle of it. */
+static void selfkv_is_refused_before_it_is_scored(void **state)
+{
+	(void)state;
+	struct runner *r = open_with("tiny-pair/target", "fp32", 1, 0);
+	struct runner_variant v = {"selfkv", .5, NULL};
+	char *context = dialect_context(100), text[64];
+	struct runner_question q = ask("otter", text);
+	int64_t fixed = runner_estimate(r, 0, NULL, 0, 0, 0).total_bytes;
+	int refused = 0, answered = 0;
+	runner_close(r);
+	for (int64_t more = 2 << 20; more <= 4 << 20; more += 128 << 10) {
+		r = open_with("tiny-pair/target", "fp32", 1, fixed + more);
+		struct collected *c = run(r, (struct runner_job){.context = context, .questions = &q, .n_questions = 1, .variants = &v, .n_variants = 1});
+		answered += c->status[0] == ANSWER_OK;
+		refused += c->status[0] == ANSWER_OOM;
+		if (strstr(c->message[0], "features"))
+			fail_msg("with %lld bytes more: %s", (long long)more, c->message[0]);
+		free(c);
+		runner_close(r);
+	}
+	assert_true(refused > 2 && answered > 2);
+	free(context);
+}
+
 static void beyond_max_positions_is_refused_without_allow_long(void **state)
 {
 	(void)state;
@@ -417,7 +442,7 @@ int main(void)
 		cmocka_unit_test(r1_is_full_and_retained_is_as_asked),
 		cmocka_unit_test(answers_do_not_depend_on_company),
 		cmocka_unit_test(wanted_pairs_alone_are_answered),
-		cmocka_unit_test(too_long_for_memory_is_an_oom_row),
+		cmocka_unit_test(too_long_for_memory_is_an_oom_row), cmocka_unit_test(selfkv_is_refused_before_it_is_scored),
 		cmocka_unit_test(beyond_max_positions_is_refused_without_allow_long),
 		cmocka_unit_test(timing_parts_sum_to_the_whole),
 		cmocka_unit_test(sessions_feed_their_history),
