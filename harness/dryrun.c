@@ -33,6 +33,11 @@ static void probe_variant(struct sweep *s, const struct runner_job *job, int v, 
 		p->timed += (double)t.ttft_ns / t.context_tokens;
 }
 
+static bool on_stop(void *user)
+{
+	return ((const struct sweep *)user)->stop();
+}
+
 static struct probe probe_machine(struct sweep *s, const struct sweep_group *g)
 {
 	struct probe p = {0};
@@ -44,6 +49,8 @@ static struct probe probe_machine(struct sweep *s, const struct sweep_group *g)
 		c.drop_tokens = 0;
 		struct sweep_job j;
 		sweep_job_make(&j, s, g, &c);
+		j.job.user = s;
+		j.job.stop = on_stop;
 		for (int v = 0; v < s->plan->n_variants && !s->stop(); v++) {
 			bool new_method = v == 0 || s->plan->variants[v].method != s->plan->variants[v - 1].method;
 			if (new_method || timing_takes_variant(s->plan, v))
@@ -89,6 +96,8 @@ static int print_load(struct sweep *s, char err[ERR_LEN])
 	if (!s->n_groups)
 		return 0;
 	struct probe p = probe_machine(s, &s->groups[0]);
+	if (s->stop()) /* a part of a probe says nothing */
+		return SWEEP_STOPPED;
 	double sec = 0;
 	char text[48];
 	for (int g = 0; g < s->n_groups; g++)
@@ -102,6 +111,8 @@ static int print_load(struct sweep *s, char err[ERR_LEN])
 int dryrun_print(struct sweep *s, char err[ERR_LEN])
 {
 	int rc = sweep_each_load(s, print_load, err);
+	if (rc == SWEEP_STOPPED)
+		return rc;
 	printf("%d cells, %d samples, %d of them present, %d to do\n", s->sum.cells, s->sum.samples,
 		s->sum.samples - s->sum.missing, s->sum.missing);
 	return rc;

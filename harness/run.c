@@ -104,7 +104,9 @@ int run_dry(const struct plan *p, bool quiet)
 	unlink(db);
 	rmdir(scratch);
 	free(db);
-	int code = rc || sweep_failed(&s.sum) ? EXIT_CELLS_FAILED : EXIT_DONE;
+	int code = rc == SWEEP_STOPPED ? EXIT_TRY_AGAIN : rc || sweep_failed(&s.sum) ? EXIT_CELLS_FAILED : EXIT_DONE;
+	if (rc == SWEEP_STOPPED)
+		fprintf(stderr, "stopped by signal %d\n", (int)signalled);
 	sweep_free(&s);
 	return code;
 }

@@ -287,13 +287,16 @@ static int names_check(struct sample_names *a, char err[ERR_LEN])
 	return rc;
 }
 
+enum { LEFT_OUT = -2 }; /* beside SWEEP_*: what cannot be had is noted, and the next is tried */
+
 /* Makes every context once: first to count samples, which the cells record, then to see which of them the store lacks. One that
- * cannot be made counts as one sample. -1: none can. */
+ * cannot be made counts as one sample. SWEEP_DONE, SWEEP_STOPPED, LEFT_OUT + err: none can, or two samples have one name. */
 static int group_count(struct sweep *s, struct sweep_group *g, struct task *task, bool samples, char err[ERR_LEN])
 {
 	int failed = 0;
 	struct sample_names names = {0};
-	for (int i = 0; i < g->contexts; i++) {
+	bool stopped = false;
+	for (int i = 0; i < g->contexts && !(stopped = s->stop()); i++) {
 		struct task_context c;
 		char why[ERR_LEN];
 		progress_phase(s->progress, "plan", i, g->contexts);
@@ -302,7 +305,7 @@ static int group_count(struct sweep *s, struct sweep_group *g, struct task *task
 			g->missing.answers += samples ? 0 : s->plan->n_variants;
 			failed++;
 			if (failed == g->contexts)
-				return err_set(err, "%s", why);
+				return err_set(err, "%s", why), LEFT_OUT;
 			continue;
 		}
 		if (samples) {
@@ -314,30 +317,30 @@ static int group_count(struct sweep *s, struct sweep_group *g, struct task *task
 		g->longest_tokens = tokens > g->longest_tokens ? tokens : g->longest_tokens;
 		task_context_free(&c);
 	}
-	return names_check(&names, err);
+	int rc = names_check(&names, err) ? LEFT_OUT : SWEEP_DONE;
+	return stopped ? SWEEP_STOPPED : rc;
 }
 
-/* 0 planned, 1 the task cannot be had (noted), -1 the store failed. */
+/* SWEEP_DONE, SWEEP_STOPPED, LEFT_OUT, -1 the store failed. */
 static int group_plan(struct sweep *s, struct sweep_group *g, char err[ERR_LEN])
 {
 	char name[128], why[ERR_LEN] = "";
 	struct task *task = NULL;
 	sweep_group_name(g, name, sizeof name);
 	progress_where(s->progress, name);
-	int rc = 0;
-	if (!sweep_task_open(s, g, &task, why)) {
-		g->contexts = task_count(task);
-		rc = group_count(s, g, task, true, why) ? 0 : put_cells(s, g, task, err);
-		if (!rc && !*why)
-			group_count(s, g, task, false, why);
-	}
+	int rc = sweep_task_open(s, g, &task, why) ? LEFT_OUT : SWEEP_DONE;
+	g->contexts = rc ? 0 : task_count(task);
+	rc = rc ? rc : group_count(s, g, task, true, why);
+	rc = rc ? rc : put_cells(s, g, task, err);
+	rc = rc ? rc : group_count(s, g, task, false, why);
 	task_close(task);
-	if (rc || !*why)
-		return rc;
-	sweep_note(s, "%s: %s", name, why);
-	s->sum.contexts_failed++;
-	free(g->cell_ids);
-	return 1;
+	if (rc == LEFT_OUT) {
+		sweep_note(s, "%s: %s", name, why);
+		s->sum.contexts_failed++;
+	}
+	if (rc)
+		free(g->cell_ids);
+	return rc;
 }
 
 /* All groups of the load, in plan order. */
@@ -352,8 +355,8 @@ static int load_plan(struct sweep *s, char err[ERR_LEN])
 				.length_tokens = (int64_t)p->tasks[t].lengths.v[k / p->protocols.n],
 				.protocol = p->protocols.v[k % p->protocols.n]};
 			int rc = group_plan(s, g, err);
-			if (rc < 0)
-				return -1;
+			if (rc && rc != LEFT_OUT)
+				return rc;
 			s->n_groups += !rc;
 			s->sum.cells += rc ? 0 : p->n_variants;
 			s->sum.samples += rc ? 0 : g->samples * p->n_variants;
@@ -519,7 +522,7 @@ static bool device_back(struct sweep *s)
 	return false;
 }
 
-/* Opens and plans a load. 0, 1 when the model cannot be had (noted: the next load is tried), SWEEP_GIVEN_UP, -1 when the store failed. */
+/* Opens and plans a load. SWEEP_*, LEFT_OUT when the model cannot be had, -1 when the store failed. */
 static int load_begin(struct sweep *s, const struct plan_pair *pair, const char *precision, char err[ERR_LEN])
 {
 	char why[ERR_LEN];
@@ -532,7 +535,7 @@ static int load_begin(struct sweep *s, const struct plan_pair *pair, const char 
 	if (!*s->load_fault && !device_back(s))
 		return SWEEP_GIVEN_UP;
 	if (!s->runner)
-		return 1;
+		return LEFT_OUT;
 	if (put_model(s, "target", s->target_id, err) ||
 		(pair->proxy && put_model(s, "proxy", s->proxy_id, err)))
 		return -1;
@@ -548,7 +551,7 @@ int sweep_each_load(struct sweep *s, int (*work)(struct sweep *s, char err[ERR_L
 			continue;
 		s->load = i;
 		int failed = load_begin(s, &p->pairs[i / p->precisions.n], p->precisions.v[i % p->precisions.n], err);
-		rc = failed == 1 ? 0 : failed ? failed : work(s, err);
+		rc = failed == LEFT_OUT ? 0 : failed ? failed : work(s, err);
 		load_close(s);
 	}
 	return rc;

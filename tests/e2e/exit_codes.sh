@@ -83,6 +83,11 @@ wants 75 'another kvbench' "$K" "${long[@]}"
 for _ in $(seq 200); do "$K" status "$dir/c.db" 2>/dev/null | grep -qE '^all .* [1-9][0-9]*/4800' && break; sleep .05; done
 kill -TERM $pid; wait $pid; rc=$?
 [ $rc -eq 75 ] && echo "ok - 75 after TERM" || echo "not ok - 75 after TERM, got $rc"
+setsid env --default-signal=INT "$K" run "$plan" --db "$dir/c.db" --dry-run --set tasks.contexts=50000 >"$dir/out" 2>"$dir/err" & pid=$!
+sleep .5
+kill -INT $pid; wait $pid; rc=$?
+if [ $rc -eq 75 ] && grep -q 'stopped by signal 2' "$dir/err" && ! grep -q 'cells' "$dir/out"; then echo "ok - 75 after INT in a dry run"
+else echo "not ok - 75 after INT in a dry run, got $rc"; fi
 for sig in INT USR1; do # a background job of a script ignores INT: env gives it back its default
 	setsid env --default-signal=INT "$K" "${long[@]}" >/dev/null 2>&1 & pid=$!
 	sleep .5

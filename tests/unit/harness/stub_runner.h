@@ -25,18 +25,20 @@ static struct stub {
 	bool device_clock;                                         /* timing: the device has one */
 	bool reuses, parts_off;                                    /* timing: no prefill; parts that do not sum */
 	int stop_after;                                            /* answers after which stub_stop says yes; 0 = never */
+	bool stop_timing;                                          /* it says so once something was timed, too */
 	/* what happened */
 	int opens, jobs, answers;
 	char target[256]; /* of the last runner_open */
 	char seen[8192];  /* a line for each job and question: what the harness asked for */
 	int64_t prefill_tokens;
 	char timed[4096]; /* methods in the order they were timed, "full snapkv " */
+	bool timed_unstopped; /* a job to be timed cannot be stopped */
 	bool lost;        /* until the next runner_open */
 } stub;
 
 static inline bool stub_stop(void)
 {
-	return stub.stop_after && stub.answers >= stub.stop_after;
+	return (stub.stop_after && stub.answers >= stub.stop_after) || (stub.stop_timing && *stub.timed);
 }
 
 int runner_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN])
@@ -301,6 +303,8 @@ int runner_time(
 		return err_set(err, "as the test asked");
 	if ((stub.lost = stub.lost || stub_is(stub.losing, x)))
 		return err_set(err, "the device is lost");
+	if (stub.stop_timing && !job->stop && !*stub.timed)
+		stub.timed_unstopped = true;
 	size_t n = strlen(stub.timed);
 	snprintf(stub.timed + n, sizeof stub.timed - n, "%s ", x->method);
 	int64_t tokens = runner_count_tokens(r, job->context, strlen(job->context));

@@ -528,11 +528,12 @@ static void test_a_stopped_timing_pass_stores_no_half_group(void **state)
 	struct bench b;
 	run_once(&b, "half", NULL, 0);
 	end(&b);
-	stub.stop_after = 1; /* all answers are there: only the timing pass asks */
+	stub.stop_timing = true;
 	run_once(&b, "half", (const char *[]){"timing.enabled=true"}, 1);
-	assert_int_equal(b.rc, 1);
+	assert_int_equal(b.rc, SWEEP_STOPPED);
+	assert_string_equal(stub.timed, "full ");
 	end(&b);
-	stub.stop_after = 0;
+	stub.stop_timing = false;
 	run_once(&b, "half", (const char *[]){"timing.enabled=true"}, 1);
 	char err[ERR_LEN];
 	assert_int_equal(store_cells(b.store, check_timed, &b, err), 0);
@@ -564,6 +565,29 @@ static void test_dry_run_measures_nothing(void **state)
 	end(&b);
 }
 
+/* A signal is heard while contexts are counted and while the machine is tried; no time is told then. */
+static void test_a_dry_run_can_be_stopped(void **state)
+{
+	(void)state;
+	for (int probing = 0; probing < 2; probing++) {
+		struct bench dry = {0};
+		char err[ERR_LEN] = "", *ids = text_format("%s/stopped%d.db", folder, probing);
+		stub = (struct stub){.stop_after = !probing, .answers = !probing, .stop_timing = probing};
+		bench_plan(&dry, plan_text, NULL, 0);
+		struct progress quiet = progress_open(true, 2);
+		struct sweep s = {.plan = &dry.plan, .progress = &quiet, .stop = stub_stop};
+		assert_int_equal(store_open(&s.store, ids, err), 0);
+		assert_int_equal(dryrun_print(&s, err), SWEEP_STOPPED);
+		assert_string_equal(stub.timed, probing ? "full " : "");
+		assert_false(stub.timed_unstopped);
+		assert_int_equal(s.sum.cells > 0, probing);
+		store_close(s.store);
+		sweep_free(&s);
+		plan_free(&dry.plan);
+		free(ids);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -592,6 +616,7 @@ int main(void)
 		TEST(test_a_timing_that_cannot_be_true_is_not_stored),
 		TEST(test_a_stopped_timing_pass_stores_no_half_group),
 		TEST(test_dry_run_measures_nothing),
+		TEST(test_a_dry_run_can_be_stopped),
 	};
 	return bench_tests(tests);
 }
