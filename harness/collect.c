@@ -7,12 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
+static int check_counts(const struct training *t, char err[ERR_LEN])
+{
+	return t->contexts + t->eval ? 0 : err_set(err, "training: contexts and eval are both 0: there is nothing to collect");
+}
+
 static int collect(const struct options *o)
 {
 	char err[ERR_LEN] = "";
 	struct training t = {0};
 	const struct training_kind *kind = training_kind_find(o->args[0], err);
-	int rc = kind && !training_read(&t, kind, o->args[1], o, err) ? 0 : EXIT_USAGE;
+	int rc = kind && !training_read(&t, kind, o->args[1], o, err) && !check_counts(&t, err) ? 0 : EXIT_USAGE;
 	run_catch_signals();
 	for (int i = 0; !rc && i < t.plan.n_pairs; i++) {
 		int status = training_open(&t, i, err);
@@ -21,7 +26,7 @@ static int collect(const struct options *o)
 		training_close(&t);
 	}
 	progress_end(&t.progress);
-	if (kind && t.shards)
+	if (t.shards && rc != EXIT_USAGE)
 		fprintf(stderr, "%d shards written, %d were there, in %s\n", t.collected, t.present, t.shards);
 	if (rc && *err)
 		fprintf(stderr, "kvbench collect: %s\n", err);

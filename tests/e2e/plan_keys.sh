@@ -100,6 +100,7 @@ for v in "run training" "paper training" "train title methods retained protocols
 	done
 done
 wants 2 "key tasks.contexts changes nothing" verb train --set tasks.contexts=3
+wants 2 'contexts and eval are both 0: there is nothing to collect' verb collect --set training.contexts=0 --set training.eval=0
 wants 2 "key training.runs changes nothing" verb collect --set 'training.runs=[{}]'
 for v in "collect lkv" "train lkv,kv-mlp" "collect head-prior"; do
 	wants 2 "key training.features changes nothing here: no features for ${v#* }" "$K" $v "$plan" -q --set training.features=all
