@@ -4,9 +4,59 @@
 #include "tests/cudaemu/control.h"
 
 static const char *const CALLS[] = {"cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithPriority", "cudaDeviceGetStreamPriorityRange",
-	"cudaEventCreateWithFlags", "cudaEventCreate", "cudaEventRecord", "cudaStreamWaitEvent", "cudaMemcpy", "cudaMemcpyAsync", "cudaMemcpy2DAsync",
-	"cudaMemset", "cudaStreamSynchronize", "cublasCreate", "cublasSetWorkspace", "cublasSetMathMode", "cublasSetStream", "cublasGemmEx", "launch"};
+	"cudaEventCreateWithFlags", "cudaEventCreate", "cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime", "cudaStreamWaitEvent", "cudaMemcpy",
+	"cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaMemcpyPeerAsync", "cudaMemset", "cudaMemsetAsync", "cudaStreamSynchronize", "cublasCreate",
+	"cublasSetWorkspace", "cublasSetMathMode", "cublasSetStream", "cublasGemmEx", "cudaFuncSetAttribute", "launch"};
 enum { N_CALLS = sizeof CALLS / sizeof *CALLS, D = 16, HEADS = 4, KV = 2, ROWS = 66, COLS = (HEADS + 2 * KV) * D };
+
+/* The operations on scores and small networks, over sums [HEADS, ROWS], a cache and the rows t. */
+static int scores_and_networks(struct queue *q, const struct tensor *sums, const struct kv *kv, const struct tensor *t)
+{
+	enum { KEEP = 5, HID = 32 };
+	struct device *d = queue_device(q);
+	int32_t list[HEADS][KEEP], *const lists[HEADS] = {list[0], list[1], list[2], list[3]};
+	int64_t k[HEADS] = {KEEP, 0, 1, KEEP}, nan[HEADS], counts[HEADS];
+	float u[KV * ROWS];
+	struct tensor *pooled = tensor_new(d, HEADS / 2, ROWS), *moved = tensor_new(d, ROWS, COLS), *mean = tensor_new(d, KV, D),
+		      *w1 = tensor_new(d, KV * D, HID), *wide = tensor_new(d, KV, HID), *one = tensor_new(d, KV, 1), *params = tensor_new(d, 1, 2 * ROWS);
+	const struct pool_rule rule = {'m', 3, false, false, 2};
+	const struct entry_net net = {true, false, HID, mean, w1, wide, wide, one};
+	const struct step norm = {.kind = STEP_NORM, .batch = 1, .bias = {-1}, .shift = {-1}, .channels = ROWS};
+	int rc = !pooled || !moved || !mean || !w1 || !wide || !one || !params;
+	rc = rc || tensor_fill(q, mean, 0) || tensor_fill(q, w1, .1f) || tensor_fill(q, wide, .1f) || tensor_fill(q, one, 0) || tensor_fill(q, params, 1) ||
+	     op_topk(q, sums, 0, HEADS, 0, ROWS, k, lists, nan) || op_top_counts(q, sums, 0, HEADS, 0, ROWS, 2 * ROWS, counts) ||
+	     op_pool(q, pooled, sums, 2, ROWS, &rule) || op_utilities(q, kv, 0, &net, 0, 0, ROWS, NULL, u) || tensor_move(q, moved, t) ||
+	     op_steps(q, moved, COLS, params, &norm, 1) || queue_sync(q);
+	tensor_free(pooled), tensor_free(moved), tensor_free(mean), tensor_free(w1), tensor_free(wide), tensor_free(one), tensor_free(params);
+	return rc;
+}
+
+/* q, k of a linear layer turned; rows picked; a cache written by the host; attention of heads so wide that a kernel asks for shared memory; a time. */
+static int rows_and_times(struct queue *q, const struct tensor *t, const struct weight *w, struct event *from)
+{
+	enum { WIDE = 128 };
+	struct device *d = queue_device(q);
+	int64_t pos[ROWS] = {0}, cap[1] = {2 * ROWS}, ns;
+	int32_t picked[2] = {3, 1};
+	double inv_freq[D / 2] = {1};
+	float *x = values(4, 2 * ROWS * WIDE, 1);
+	struct event *to = event_new(d);
+	struct kv *kv = kv_new(d, 1, 1, WIDE, cap);
+	struct tensor *cs = tensor_new(d, ROWS, D), *out = tensor_new(d, ROWS, COLS), *wide = tensor_new(d, ROWS, 3 * WIDE), *att = tensor_new(d, ROWS, WIDE);
+	struct attn_seq s = {0, ROWS, NULL, NULL, kv, ROWS};
+	struct head_epilogue heads = {.q_heads = 2, .k_heads = 1, .d = D, .cs = cs};
+	int rc = !to || !kv || !cs || !out || !wide || !att;
+	rc = rc || op_rope_table(q, cs, pos, inv_freq, 1, D, ROWS) || op_linear_qkv(q, out, t, w, NULL, 0, 64, &heads, ROWS) ||
+	     op_gather_rows(q, out, t, picked, 2) || tensor_fill(q, wide, .5f) || kv_write(q, kv, 0, 0, ROWS, x, x) ||
+	     op_kv_append(q, 0, &s, 1, wide, WIDE, 2 * WIDE) || op_attention(q, 0, &s, 1, att, wide, 0, 1, NULL) || queue_event_record(q, to) ||
+	     event_elapsed(from, to, &ns);
+	if (to)
+		event_free(to);
+	kv_free(kv);
+	tensor_free(cs), tensor_free(out), tensor_free(wide), tensor_free(att);
+	free(x);
+	return rc;
+}
 
 /* Everything once; the first failure ends it. Returns 0, or -1 with the device's own words. */
 static int everything(struct device *d, char why[ERR_LEN])
@@ -34,7 +84,8 @@ static int everything(struct device *d, char why[ERR_LEN])
 	     kv_gather(q, small, kv, kept, 0) || op_kv_append(q, 0, &few, 1, t, HEADS * D, (HEADS + KV) * D) ||
 	     op_attention(q, 0, &few, 1, out, t, 0, HEADS, NULL) || op_copy(q, out, 0, 0, t, 0, 0, ROWS, 8) || op_argmax(q, out, 8, ROWS, best) ||
 	     op_moments(q, t, 0, ROWS, 0, HEADS, D, sum, outer) || kv_read(q, kv, 0, 1, 0, ROWS, y, NULL) || queue_event_record(q, e) ||
-	     queue_event_wait(q, e) || queue_sync(q) || tensor_read(q, out, 0, ROWS, y);
+	     queue_event_wait(q, e) || queue_sync(q) || tensor_read(q, out, 0, ROWS, y) || scores_and_networks(q, sums, kv, t) ||
+	     rows_and_times(q, t, w, e);
 	if (rc)
 		snprintf(why, ERR_LEN, "%s", device_error(d));
 	kv_free(kv), kv_free(small);

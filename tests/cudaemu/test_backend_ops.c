@@ -95,15 +95,17 @@ static void test_copies(void **state)
 static void test_embedding(void **state)
 {
 	(void)state;
-	for (int p = 0; p < 2; p++) {
-		struct both b = open_both(PRECISIONS[p]);
+	for (int p = 0; p < 4; p++) {
+		struct both b = open_both(PRECISIONS[p % 2]);
 		enum { N = 101, K = 37, ROWS = 9 };
 		static const int32_t ids[ROWS] = {0, 100, 5, 5, 99, 32, 31, 64, 1};
+		const int rows = p < 2 ? ROWS : 1;
 		float *w = values(2, N * K, 2), *out[2];
 		for (int i = 0; i < 2; i++) {
 			struct weight *table = weight_of(b.d[i], w, N, K);
 			struct tensor *t = tensor_of(b.q[i], NULL, ROWS, K);
-			must(&b, i, op_embed(b.q[i], t, table, ids, ROWS));
+			must(&b, i, tensor_fill(b.q[i], t, 3));
+			must(&b, i, op_embed(b.q[i], t, table, ids + ROWS - rows, rows));
 			out[i] = host_of(b.q[i], t);
 			tensor_free(t);
 			weight_free(table);
@@ -383,7 +385,7 @@ static void test_pooling(void **state)
 	static const int64_t cols[] = {1, 2, 7, 255, 256, 700};
 	static const int sizes[] = {1, 3, 7, 33};
 	for (int c = 0; c < 6; c += every(2))
-		for (int g = 1; g <= 7; g += g == 1 ? 1 : g == 2 ? 1 : 4) /* 1, 2, 3, 7 */
+		for (int g = 1; g <= 7; g += g == 4 ? 3 : 1) /* 1, 2, 3, 4, 7 */
 			for (int v = 0; v < 12; v++) {
 				enum { GROUPS = 3 };
 				int64_t n = cols[c], ld = n + 2;
@@ -429,7 +431,8 @@ static void test_moments(void **state)
 			outer[i] = mem_new(n * (size_t)d, sizeof **outer);
 			struct tensor *t = tensor_of(b.q[i], x, ROWS, HEADS * d + 4);
 			must(&b, i, op_moments(b.q[i], t, 1, 33, 3, HEADS, d, sum[i], outer[i]));
-			must(&b, i, op_moments(b.q[i], t, 34, 43, 3, HEADS, d, sum[i], outer[i]));
+			must(&b, i, op_moments(b.q[i], t, 34, 42, 3, HEADS, d, sum[i], outer[i]));
+			must(&b, i, op_moments(b.q[i], t, 76, 1, 3, HEADS, d, sum[i], outer[i]));
 			tensor_free(t);
 		}
 		assert_memory_equal(sum[CUDA], sum[CPU], n * sizeof **sum); /* bit for bit */
@@ -502,6 +505,10 @@ static void test_utilities(void **state)
 			if (!(fabs((double)got[i] - want) < 5e-5 * (1 + fabs(want)))) /* seen: 7e-6 */
 				fail_msg("%s, case %d, entry %d: %g, not %g", PRECISIONS[m / 5], m % 5, i, (double)got[i], want);
 		}
+		float first[NET_HEADS];
+		must(&b, CUDA, op_utilities(b.q[CUDA], kv, 1, &net, 2, NET_FIRST, 1, c->turned ? turned : NULL, first));
+		for (int g = 0; g < NET_HEADS; g++)
+			assert_same_bits("one entry alone", first + g, got + g * NET_N, 1);
 		assert_int_equal(op_utilities(b.q[CUDA], kv, 1, &net, 2, NET_FIRST, NET_N + 1, NULL, got), -1); /* beyond what head 1 holds */
 		assert_non_null(strstr(device_error(b.d[CUDA]), "203 rows of 202"));
 		assert_int_equal(op_utilities(b.q[CUDA], kv, 1, &net, NET_LAYERS, 0, 1, NULL, got), -1); /* no such network */
