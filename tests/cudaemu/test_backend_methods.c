@@ -1,6 +1,10 @@
-/* End to end on the four families of tiny models: the CUDA backend against the CPU. Logits within a tolerance; for every method that needs no trained file the
- * scores, the kept sets, and the greedy answers through a view and through its compacted copy; the same over the whole program's border (runner.h), proxy
- * included, is tests/cudaemu/test_backend_runner.c. */
+/* End to end on the four families of tiny models: the CUDA backend against the CPU. Logits within a tolerance; for every method the scores, the kept sets, and the
+ * greedy answers through a view and through its compacted copy. Trained ones read files of made-up weights, their proxy is the model itself; the same over the whole
+ * program's border (runner.h), with files that were trained, is tests/cudaemu/test_backend_runner.c. */
+#include "runners/lkv/file.h"
+#include "runners/mapper/impl.h"
+#include "runners/methods/prior.h"
+#include "tests/unit/mapper/planted.h"
 #include "tests/unit/methods/methods.h"
 
 static const char *const models[] = {"llama-tiny", "qwen2-tiny", "qwen3-tiny", "smollm2-tiny", "qwen2-yarn-tiny"};
@@ -77,16 +81,109 @@ static void test_logits(void **state)
 	}
 }
 
-/* The methods that need a prefill alone, i.e. all but full, tables and trained ones. */
-static bool scored(const struct method *m)
+/* ---- files of trained methods ---- */
+
+static const char target_sha[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+static const char proxy_sha[] = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+static void random_add(float *x, size_t n, float scale, uint64_t seed)
 {
-	if (!m->scorer || !strcmp(m->scorer, "kvzip-head") || !strcmp(m->scorer, "file"))
-		return false;
-	for (size_t i = 0; i < scorer_count(); i++)
-		if (!strcmp(scorer_at(i)->name, m->scorer))
-			return !scorer_at(i)->file && !scorer_at(i)->needs_proxy;
-	return false;
+	struct rng r = rng_seed(seed, 1);
+	for (size_t i = 0; i < n; i++)
+		x[i] += scale * (float)(rng_unit(&r) - .5);
 }
+
+/* Where a file of this kind belongs; caller frees. */
+static char *file_for(const char *folder, const char *kind, const char *proxy)
+{
+	char err[ERR_LEN] = "", *path = trained_target(folder, kind, target_sha, proxy, err);
+	if (!path)
+		fail_msg("%s", err);
+	return path;
+}
+
+static void make_mapper(const char *folder, const struct model_config *c, bool self)
+{
+	char err[ERR_LEN] = "", *path = file_for(folder, self ? "selfkv-flat" : "proxykv-flat", self ? NULL : proxy_sha);
+	struct mapper_config config = plant_config("mapper=flat channels=24");
+	struct mapper_pair pair = {.target = "t", .proxy = "p"};
+	memcpy(pair.target_sha256, target_sha, SHA_LEN);
+	memcpy(pair.proxy_sha256, self ? target_sha : proxy_sha, SHA_LEN);
+	memcpy(pair.tokenizer_sha256, target_sha, SHA_LEN);
+	config.source = self ? MAPPER_SOURCE_SELF : config.source;
+	config.proxy_layers = config.layers = c->layers;
+	config.proxy_heads = c->heads;
+	config.kv_heads = c->kv_heads;
+	struct mapper *m = mapper_new(&config, err);
+	if (!m)
+		fail_msg("%s", err);
+	random_add(m->params, m->layout.count, .4f, 7 + self);
+	mapper_set_pair(m, &pair);
+	if (mapper_write(m, path, err))
+		fail_msg("%s", err);
+	mapper_free(m);
+	free(path);
+}
+
+static void make_lkv(const char *folder, const struct model_config *c, enum lkv_kind kind)
+{
+	const struct lkv_shape shape = {kind, c->layers, c->kv_heads, c->head_dim, 32, 16, true, true, true};
+	char err[ERR_LEN] = "", *path = file_for(folder, lkv_kind_name(kind), NULL);
+	struct lkv_net *net = lkv_net_new(&shape, 3);
+	assert_non_null(net);
+	for (int t = LKV_B1; t < LKV_MEAN; t++) /* no tensor left at its first value */
+		random_add(net->p[t], (size_t)net->count[t], 1, 20 + (uint64_t)t);
+	if (lkv_file_write(path, net, &(struct lkv_origin){target_sha, target_sha, "", "{}", "a test"}, err))
+		fail_msg("%s", err);
+	lkv_net_free(net);
+	free(path);
+}
+
+/* Levels of heads: the prior, KVzip's head table, and a map that is not the identity. */
+static void make_heads(const char *folder, const struct model_config *c)
+{
+	enum { N = 40, MOST = 64 };
+	int heads = c->layers * c->kv_heads;
+	float scores[MOST * N] = {0}, table[MOST] = {0};
+	int32_t map[MOST];
+	char err[ERR_LEN] = "", *made = NULL, *prior_path = file_for(folder, "head-prior", NULL), *map_path = file_for(folder, "iam", proxy_sha);
+	struct prior *prior = prior_new(c->layers, c->kv_heads);
+	assert_true(heads <= MOST);
+	random_add(table, (size_t)heads, 1, 30);
+	for (int i = 0; i < heads * N; i++)
+		scores[i] = (float)exp((double)table[i / N] + i * 37 % N * .1);
+	for (int i = 0; i < heads; i++)
+		map[i] = (i + 1) % heads;
+	prior_add(prior, scores, N, proxy_sha);
+	prior_end(prior);
+	struct st_tensor t = {.name = "map", .type = ST_I32, .n_dims = 2, .dims = {c->layers, c->kv_heads}, .data = map};
+	if (prior_write(prior, prior_path, target_sha, "a test", err) || st_write(map_path, &t, 1, NULL, 0, err) ||
+		head_table_write(folder, target_sha, c->layers, c->kv_heads, table, 1, &made, err))
+		fail_msg("%s", err);
+	prior_free(prior);
+	free(made), free(prior_path), free(map_path);
+}
+
+/* A proxy of the same model on the same kind of device. */
+static struct run_trained trained_on(const char *folder, const char *device, const char *model)
+{
+	struct run_trained t = {folder, target_sha, proxy_sha, trained_store_new(), NULL};
+	struct device_options o = {.name = device, .precision = "fp32", .threads = 2};
+	char err[ERR_LEN] = "", *path = text_format("tests/fixtures/models/%s", model);
+	struct model *m;
+	if (model_open(&m, path, err) || proxy_open(&t.proxy, m, &o, false, 40, err))
+		fail_msg("%s: %s", path, err);
+	free(path);
+	return t;
+}
+
+static void trained_close(struct run_trained *t)
+{
+	proxy_close(t->proxy);
+	trained_store_free(t->weights);
+}
+
+/* ---- methods ---- */
 
 enum { PREFIX = 5, CONTEXT = 85, CONTEXT_END = PREFIX + CONTEXT, QUESTION = 6, NEW = 8 };
 
@@ -148,13 +245,16 @@ static void same_sets(const char *method, const struct selection *a, const struc
 			fail_msg("%s: list %d is not the CPU's", method, i);
 }
 
-static void check_method(struct engine e[2], const char *name, const int32_t *ids, double *worst)
+static void check_method(struct engine e[2], const struct run_trained t[2], const char *name, const int32_t *ids, double *worst)
 {
 	struct run r[2];
-	for (int i = 0; i < 2; i++)
-		run_ok(&r[i], &e[i], name, NULL, ids, PREFIX, CONTEXT, 0);
-	const char *scorer = r[0].m.scorer->name; /* what is scored on the GPU is ranked there; the CPU has one memory */
-	bool there = !strcmp(scorer, "snapkv") || !strcmp(scorer, "h2o") || !strcmp(scorer, "kvzip");
+	for (int i = 0; i < 2; i++) {
+		run_open_trained(&r[i], &e[i], name, NULL, ids, PREFIX, CONTEXT, 0, NULL, &t[i]);
+		if (r[i].rc)
+			fail_msg("%s: %s", name, r[i].err);
+	}
+	const struct scorer *scorer = r[0].m.scorer; /* what is scored on the GPU is ranked there; the CPU has one memory */
+	bool there = scorer == &scorer_snapkv || scorer == &scorer_h2o || scorer == &scorer_kvzip || scorer == &scorer_proxykv || scorer == &scorer_selfkv;
 	assert_true((scores_resident(&r[CUDA].s) != NULL) == there && !scores_resident(&r[CPU].s));
 	int64_t n = (int64_t)r[0].s.layers * r[0].s.kv_heads * r[0].s.shape.count;
 	for (int64_t j = 0; j < n; j++) {
@@ -181,22 +281,30 @@ static void test_methods(void **state)
 {
 	(void)state;
 	double worst = 0;
-	int methods = 0;
+	char folder[] = "/tmp/kvbench-methods-XXXXXX";
+	assert_non_null(mkdtemp(folder));
 	for (int m = 0; m < 4; m++) {
 		struct engine e[2];
+		struct run_trained t[2] = {trained_on(folder, "cpu", models[m]), trained_on(folder, "cuda", models[m])};
 		both_open(e, models[m], "fp32", 40);
+		const struct model_config *c = model_config(e[CPU].model);
+		make_mapper(folder, c, false), make_mapper(folder, c, true);
+		for (int kind = 0; kind < LKV_KINDS; kind++)
+			make_lkv(folder, c, (enum lkv_kind)kind);
+		make_heads(folder, c);
 		int32_t *ids = some_ids(CONTEXT_END + QUESTION, 4);
-		methods = 0;
 		for (size_t i = 0; i < method_count(); i++)
-			if (scored(method_at(i))) {
-				check_method(e, method_at(i)->name, ids, &worst);
-				methods++;
-			}
+			if (method_at(i)->scorer) /* all but full */
+				check_method(e, t, method_at(i)->name, ids, &worst);
 		free(ids);
+		trained_close(&t[CPU]), trained_close(&t[CUDA]); /* before the devices: what lies there of files goes with the store */
 		both_close(e);
 	}
-	print_message("%d methods on 4 models: largest difference of a score %.2g\n", methods, worst);
-	assert_true(methods >= 13 && worst < 1e-4); /* observed 2e-6 */
+	char *clean = text_format("rm -rf '%s'", folder);
+	assert_int_equal(system(clean), 0);
+	free(clean);
+	print_message("%zu methods on 4 models: largest difference of a score %.2g\n", method_count() - 1, worst);
+	assert_true(worst < 1e-4); /* observed 2e-6 */
 }
 
 int main(void)

@@ -4,6 +4,7 @@
 #define KVB_TEST_METHODS_H
 
 #include "runners/methods/parts.h"
+#include "runners/proxykv/proxy.h"
 #include "tests/unit/forward/engine.h"
 
 static inline struct plan_method resolved(const char *name, const char *options)
@@ -67,11 +68,18 @@ static inline int run_observe(void *user, const struct layer_rows *r, char err[E
 	return run->m.scorer->observe(&run->s, r, err);
 }
 
+/* What methods with a trained file need beside a model: the file's folder and whom it is for, a proxy. */
+struct run_trained {
+	const char *folder, *model_sha256, *proxy_sha256;
+	struct trained_store *weights;
+	struct proxy *proxy;
+};
+
 static const int32_t run_first[] = {31, 32, 33}, run_later[] = {41, 42}, run_tail[] = {21, 22};
 
-/* ids: prefix, context, after. rc and err say how it ended; close it in any case. */
-static inline void run_open(struct run *r, const struct engine *e, const char *name, const char *options, const int32_t *ids,
-	int64_t prefix, int64_t context, int64_t after, const struct repeat_prompt *repeat)
+/* ids: prefix, context, after. rc and err say how it ended; close it in any case. trained: or NULL. */
+static inline void run_open_trained(struct run *r, const struct engine *e, const char *name, const char *options, const int32_t *ids,
+	int64_t prefix, int64_t context, int64_t after, const struct repeat_prompt *repeat, const struct run_trained *trained)
 {
 	const struct model_config *c = model_config(e->model);
 	int64_t n = prefix + context + after;
@@ -86,20 +94,35 @@ static inline void run_open(struct run *r, const struct engine *e, const char *n
 		.rank_there = true,
 		.layers = c->layers,
 		.kv_heads = c->kv_heads};
+	if (trained) {
+		r->s.calibration_folder = trained->folder;
+		r->s.model_sha256 = trained->model_sha256;
+		r->s.proxy_sha256 = trained->proxy_sha256;
+		r->s.context_sha256 = "";
+		r->s.weights = trained->weights;
+		r->s.proxy = proxy_pass_new(trained->proxy, ids, prefix + context, prefix, context);
+	}
 	prompt_shape_for(&r->m, prefix, context, after, &r->s.shape);
 	r->s.scores = mem_new((size_t)(c->layers * c->kv_heads * r->s.shape.count) + 1, sizeof(float));
 	const struct scorer *sc = r->m.scorer;
 	r->rc = sc->begin ? sc->begin(&r->s, r->err) : 0;
 	if (r->rc)
 		return;
-	struct observer obs = {sc->observes, sc->first_pos ? sc->first_pos(&r->s) : 0, run_observe, r};
+	struct observer obs = {sc->observes, sc->first_pos ? sc->first_pos(&r->s) : 0, run_observe, r, sc->layers ? sc->layers(&r->s) : 0};
 	r->rc = forward_prefill(e->forward, ids, n, r->kv, &obs, sc->observe ? 1 : 0, NULL, NULL, NULL, NULL, r->err);
 	if (r->rc == 0)
 		r->rc = sc->finish(&r->s, r->err);
 }
 
+static inline void run_open(struct run *r, const struct engine *e, const char *name, const char *options, const int32_t *ids,
+	int64_t prefix, int64_t context, int64_t after, const struct repeat_prompt *repeat)
+{
+	run_open_trained(r, e, name, options, ids, prefix, context, after, repeat, NULL);
+}
+
 static inline void run_close(struct run *r)
 {
+	proxy_pass_free(r->s.proxy);
 	if (r->m.scorer->end)
 		r->m.scorer->end(&r->s);
 	scores_drop(&r->s);
