@@ -14,6 +14,13 @@ arch=${arch:-90}
 [ "$arch" = 90 ] && arch=90a
 wgmma_built=; [ "$arch" = 90a ] && wgmma_built=yes
 
+start=$SECONDS
+limit() { # SECONDS: as many, or what is left until the whole must end
+	local left=$((470 - (SECONDS - start)))
+	[ "$left" -gt 1 ] || left=1
+	echo $(($1 < left ? $1 : left))
+}
+
 build() {
 	local c cu objects= wgmma= portable= kinds=
 	[ "$arch" = 90a ] && wgmma=-DKVB_SM90A
@@ -66,10 +73,9 @@ build() {
 		fi
 		echo "all: $kinds"
 	} > "$build/gpu.mk"
-	make -s -j"$jobs" -f "$build/gpu.mk" all > "$build/build.log" 2>&1
+	timeout "$(limit 470)" make -s -j"$jobs" -f "$build/gpu.mk" all > "$build/build.log" 2>&1
 }
 
-start=$SECONDS
 {
 	build || { tail -20 "$build/build.log"; echo "the build failed"; exit 1; }
 	echo "# built for sm_$arch in $((SECONDS - start)) s"
@@ -77,17 +83,14 @@ start=$SECONDS
 	if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1 && ! nvidia-smi -L >/dev/null 2>&1; then echo "skipped: no GPU here (built, not run)"; exit 77; fi
 	failed=0
 	for t in test_backend_ops test_backend_attention test_backend_cudnn ${wgmma_built:+test_backend_attention-portable}; do
-		timeout 100 "$build/$t" > "$build/$t.log" 2>&1 || { failed=1; echo "not ok - $t"; }
+		timeout "$(limit 100)" "$build/$t" > "$build/$t.log" 2>&1 || { failed=1; echo "not ok - $t"; }
 		cat "$build/$t.log"
 	done
 	if [ -n "$wgmma_built" ] && ! grep -q 'attention by sm_90a' "$build/test_backend_attention.log"; then failed=1; echo "not ok - wgmma was not chosen"; fi
 	if [ -n "$wgmma_built" ]; then
-		for b in bench bench-portable; do timeout 45 "$build/$b" --rates || failed=1; done
+		for b in bench bench-portable; do timeout "$(limit 45)" "$build/$b" --rates || failed=1; done
 	fi
-	left=$((470 - (SECONDS - start)))
-	if [ "$left" -gt 30 ]; then
-		timeout "$left" "$build/bench" || failed=1
-	fi
+	timeout "$(limit 470)" "$build/bench" || failed=1
 	echo "# $((SECONDS - start)) s in all"
 	exit $failed
 } 2>&1 | tee "$out/gpu.txt"

@@ -64,13 +64,13 @@ emu_env = KVB_EMU='$(EMU)' EMU_CXX='$(EMU_CXX)' EMU_CC='$(CC)' EMU_CXXFLAGS='$(E
 	EMU_ARCHIVES='$(emu_archives)' EMU_LIBS='$(EMU_LIBS)'
 # What `make test` runs of it; where there is no C++ compiler, one skipped test that says so.
 emu_scripts := $(EMU_DIR)/test_headers.sh $(EMU_DIR)/test_hopper.sh $(EMU_DIR)/test_races.sh $(EMU_DIR)/test_tsan.sh $(EMU_DIR)/test_mutants.sh $(EMU_DIR)/test_run.sh $(EMU_DIR)/test_offload.sh \
-	$(EMU_DIR)/test_cudnn.sh $(EMU_DIR)/test_cudnn_mutants.sh
+	$(EMU_DIR)/test_cudnn.sh $(EMU_DIR)/test_cudnn_mutants.sh $(EMU_DIR)/test_gpu_bench.sh
 ifeq ($(shell command -v g++),)
 emu_run := $(EMU_DIR)/skipped.sh
 emu_built :=
 else
 emu_run := --together $(emu_tests) --alone $(emu_scripts)
-emu_built := $(emu_tests) $(emu_tsan) $(EMU)/kvbench $(EMU)/wide_model $(BUILD)/plant
+emu_built := $(emu_tests) $(emu_tsan) $(EMU)/kvbench $(EMU)/wide_model $(EMU)/gpu_bench $(BUILD)/plant
 endif
 # The whole program with an emulated GPU, for trying failures: CUEMU_MEM=64M CUEMU_FAIL=launch:40:sticky $(EMU)/kvbench run PLAN --device cuda
 $(EMU)/kvbench: $(BUILD)/harness/main.o $(emu_host) $(EMU)/libkvbcuda.a $(EMU)/libcudaemu.a $(archives)
@@ -81,6 +81,11 @@ $(EMU)/kvbench: $(BUILD)/harness/main.o $(emu_host) $(EMU)/libkvbcuda.a $(EMU)/l
 $(EMU)/wide_model: $(EMU)/$(EMU_DIR)/wide_model.c.o $(call archive,runners/model) $(call archive,harness/base)
 	@echo '  LD $@'
 	@$(CC) $(CFLAGS_ALL) -o $@ $^ $(LIBS)
+# The bench of tests/gpu.sh for test_gpu_bench.sh: its shapes stand in the place of the archives' models.
+$(EMU)/gpu_bench: $(EMU)/tests/gpu/bench.c.o $(EMU)/tests/gpu/shapes.c.o $(EMU)/libkvbcuda.a $(EMU)/libcudaemu.a $(emu_archives)
+	@echo '  LD $@'
+	@$(EMU_CXX) -o $@ $(filter %.o,$^) -Wl,-u,backend_cuda $(EMU)/libkvbcuda.a -Wl,--start-group $(emu_archives) -Wl,--end-group $(EMU)/libkvbcuda.a \
+		$(EMU)/libcudaemu.a $(EMU_LIBS)
 cudaemu-lib: $(EMU)/libcudaemu.a $(EMU)/tsan/libcudaemu.a
 cudaemu-built: $(emu_built)
 # Builds the backend against the shim and runs its tests and the shim's.
