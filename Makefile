@@ -115,7 +115,7 @@ $(foreach i,$(ISAS),$(eval $(call kernel_rule,$(i))))
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 $(BUILD)/version.c: FORCE
 	@mkdir -p $(@D)
-	@printf 'const char kvbench_version[] = "%s";\nconst char kvbench_build_flags[] = "%s";\n' '$(VERSION)' '$(CC) $(OPT) $(SAN)' > $@.new
+	@printf 'const char kvbench_version[] = "%s";\nconst char kvbench_build_flags[] = "%s";\n' '$(VERSION)' '$(strip $(CC) $(OPT) $(SAN)), $(if $(filter 1,$(CUDA)),CUDA for $(CUDA_ARCH:%=sm_%),without CUDA)' > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 $(BUILD)/version.o: $(BUILD)/version.c
 	@$(CC) $(CFLAGS_ALL) -c $< -o $@
