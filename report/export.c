@@ -5,7 +5,6 @@
 #include "report/averages.h"
 #include "report/page.h"
 #include "report/summary.h"
-#include "report/text.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,4 +1,5 @@
-/* text.h: any text of the database made harmless for a page: HTML, JSON inside a page, LaTeX, Markdown, CSV. Inside report/ only.
+/* text.h: any text of the database made harmless for a page: HTML, JSON inside a page. Inside report/ only. Fields of
+ * other tables: harness/base.
  *
  * One rule for all of them: bytes that are not UTF-8 and characters XML does not allow become U+FFFD; the controls that turn the
  * direction of writing (U+202A..202E, U+2066..2069) are written out as [U+202E], since an answer could else make its neighbours
@@ -14,12 +15,6 @@ void html_text(struct strbuf *out, const char *s);
 void html_cut(struct strbuf *out, const char *s, size_t max);
 /* A JSON string with its quotes; "<" as an escape, so that no text ends the script element it stands in. Cut as html_cut. */
 void json_text(struct strbuf *out, const char *s, size_t max);
-/* A field of a CSV file (RFC 4180): quoted where needed, quotes doubled. A text that a spreadsheet would run as a formula gets a
- * quote mark before it. */
-void csv_text(struct strbuf *out, const char *s);
-void latex_text(struct strbuf *out, const char *s);
-void markdown_text(struct strbuf *out, const char *s);
-
 /* A copy without what tells where it was made: every path is cut to its last part, the host's name is "host". Caller frees. */
 char *text_public(const char *s, const char *host);
 

@@ -49,54 +49,13 @@ static int width(const char *s)
 	return n;
 }
 
-/* As report/text.c has it: what LaTeX reads as its own, or prints as another character. */
-static bool escape_latex(struct strbuf *out, char c)
+static void plain_text(struct strbuf *out, const char *s)
 {
-	static const char *const names[] = {['\\'] = "backslash", ['~'] = "asciitilde", ['^'] = "asciicircum", ['<'] = "less",
-		['>'] = "greater", ['|'] = "bar"};
-	if (strchr("&%$#_{}", c))
-		strbuf_printf(out, "\\%c", c);
-	else if (c == '"')
-		strbuf_puts(out, "\\symbol{34}");
-	else if (c > 0 && (size_t)c < sizeof names / sizeof *names && names[(size_t)c])
-		strbuf_printf(out, "\\text%s{}", names[(size_t)c]);
-	else
-		return false;
-	return true;
-}
-
-/* A field that a spreadsheet would run as a formula (an answer may begin with "=") gets a quote mark before it. */
-static void escape_csv(struct strbuf *out, const char *s)
-{
-	char *end;
-	strtod(s, &end); /* signs begin numbers, too, but -1+cmd() is none */
-	bool formula = *s && strchr("=+-@\t", *s) && *end;
-	bool quote = formula || s[strcspn(s, ",\"\r\n")];
-	strbuf_puts(out, formula ? "\"'" : quote ? "\"" : "");
 	for (; *s; s++)
-		strbuf_puts(out, quote && *s == '"' ? "\"\"" : (char[]){*s, 0});
-	strbuf_puts(out, quote ? "\"" : "");
+		strbuf_puts(out, (unsigned char)*s < 0x20 || *s == 0x7f ? " " : (char[]){*s, 0});
 }
 
-static void escape(struct strbuf *out, enum style style, const char *s)
-{
-	if (style == CSV) {
-		escape_csv(out, s);
-		return;
-	}
-	if (style == LATEX && *s && strchr("[*", *s)) /* at a row's front it would belong to the \\ before */
-		strbuf_puts(out, "{}");
-	for (; *s; s++) {
-		if (style == LATEX && escape_latex(out, *s))
-			continue;
-		if (style == MARKDOWN && strchr("|<>*_`\\[]&~", *s))
-			strbuf_printf(out, "\\%c", *s);
-		else if ((unsigned char)*s < 0x20 || *s == 0x7f)
-			strbuf_puts(out, " ");
-		else
-			strbuf_add(out, s, 1);
-	}
-}
+static void (*const escape[])(struct strbuf *out, const char *s) = {plain_text, markdown_text, latex_text, csv_text}; /* of a style */
 
 static void print_row(struct strbuf *out, const struct grid *g, int row, enum style style, const int *widths)
 {
@@ -104,7 +63,7 @@ static void print_row(struct strbuf *out, const struct grid *g, int row, enum st
 	for (int k = 0; k < g->columns; k++) {
 		const char *text = g->v[row * g->columns + k];
 		strbuf_puts(out, style == MARKDOWN ? " " : style == LATEX && k ? " & " : style == CSV && k ? "," : "");
-		escape(out, style, text);
+		escape[style](out, text);
 		if (style == MARKDOWN)
 			strbuf_puts(out, " |");
 		if (style == TEXT && k + 1 < g->columns)
@@ -318,7 +277,7 @@ static struct grid flips_grid(const struct comparison *c, int most, bool human)
 static void print_line(struct strbuf *out, enum style style, const char *text)
 {
 	strbuf_puts(out, style == LATEX ? "% " : style == MARKDOWN ? "- " : "");
-	escape(out, style == LATEX ? TEXT : style, text);
+	escape[style == LATEX ? TEXT : style](out, text);
 	strbuf_puts(out, "\n");
 }
 
@@ -556,7 +515,7 @@ static int print_csv(struct strbuf *out, const struct comparison *c, const struc
 	struct grid g = cells ? cells_grid(c, false) : flips_grid(c, o->most_flips, false);
 	for (int i = 0; i < c->n_refusals; i++) {
 		char *line = text_format("# FORCED, not comparable: %s", c->refusals[i]);
-		escape(out, TEXT, line);
+		plain_text(out, line);
 		strbuf_puts(out, "\n");
 		free(line);
 	}

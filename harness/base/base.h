@@ -36,6 +36,14 @@ void strbuf_printf(struct strbuf *b, const char *fmt, ...) __attribute__((format
 char *strbuf_take(struct strbuf *b); /* hands the text over (never NULL) and empties b */
 void strbuf_free(struct strbuf *b);
 
+/* ---- fields.c: text as a field of a table; NULL writes nothing ---- */
+
+/* CSV (RFC 4180): quoted where needed, quotes doubled. A text that a spreadsheet would run as a formula gets a quote mark before it. */
+void csv_text(struct strbuf *out, const char *s);
+/* Controls become spaces. */
+void latex_text(struct strbuf *out, const char *s);
+void markdown_text(struct strbuf *out, const char *s);
+
 /* Whole file into fresh memory (NUL added after len bytes); caller frees *data. */
 int file_read(const char *path, char **data, size_t *len, char err[ERR_LEN]);
 /* path NULL = stdout. A plain file is written beside its place and renamed: a reader sees the old one or the new one, a failure leaves
