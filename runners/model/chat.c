@@ -18,7 +18,8 @@ struct chat_template {
 	const char *answer_open, *answer_close;
 	const char *repeat_first, *repeat_later; /* KVzip */
 	int repeat_ids;
-	bool trims; /* system and user texts lose white space at both ends */
+	bool trims;               /* system and user texts and answers lose white space at both ends */
+	const char *golden_start; /* put before a given answer, which is trimmed then */
 };
 
 #define LLAMA_HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
@@ -46,7 +47,7 @@ static const struct chat_template templates[] = {
 	{"chatml", CHATML_TURNS, .answer_open = "<|im_start|>assistant\n", REPEAT_AS_KVZIP},
 	{"tiny-pair", .begin = "<|begin|>", .system_open = "<|system|>", .system_close = "<|end|>", .user_open = "<|user|>",
 		.user_close = "<|end|>", .answer_open = "<|assistant|>", .answer_close = "<|end|>",
-		.repeat_first = "\nRepeat the text.", .repeat_later = "\nRepeat the text."},
+		.repeat_first = "\nRepeat the text.", .repeat_later = "\nRepeat the text.", .golden_start = " "},
 	{"raw", .begin = "", .system_open = "", .system_close = "\n\n", .user_open = "", .user_close = "", .answer_open = "",
 		.answer_close = "", REPEAT_AS_KVZIP},
 };
@@ -165,13 +166,19 @@ int chat_read(const char *model_path, const struct gguf *g, char **text, char er
 
 /* ------------------------------------------------------------ texts --------------------------------------------------------- */
 
+/* What Jinja's trim takes away: Python's white space, which holds U+001C to U+001F, too. */
+static bool trimmed(uint32_t code)
+{
+	return utf8_is_space(code) || (code >= 0x1C && code <= 0x1F);
+}
+
 /* The length of white space at the start of s / what is left of s without it at the end. */
 static size_t space_at_start(const char *s, size_t len)
 {
 	size_t at = 0;
 	while (at < len) {
 		int step = utf8_step((const unsigned char *)s + at, len - at);
-		if (step <= 0 || !utf8_is_space(utf8_code((const unsigned char *)s + at, step)))
+		if (step <= 0 || !trimmed(utf8_code((const unsigned char *)s + at, step)))
 			break;
 		at += (size_t)step;
 	}
@@ -313,13 +320,17 @@ int chat_encode(const struct chat_template *t, struct tokenizer *tok, const char
 int chat_encode_golden(const struct chat_template *t, struct tokenizer *tok, const char *golden, struct ids *out, char err[ERR_LEN])
 {
 	struct span g = span_of(golden), none = {"", 0};
+	struct strbuf answer = {0};
 	char *next;
-	if (t->trims)
+	if (t->trims || t->golden_start)
 		trim(&none, &g);
+	strbuf_puts(&answer, t->golden_start ? t->golden_start : "");
+	strbuf_add(&answer, g.s, g.len);
 	chat_next(t, &next);
-	int rc = encode_user(tok, g, out, err) || encode_own(tok, next, out, err) ? -1 : 0;
+	bool failed = encode_user(tok, span_of(answer.text), out, err) || encode_own(tok, next, out, err);
+	strbuf_free(&answer);
 	free(next);
-	return rc;
+	return failed ? -1 : 0;
 }
 
 void chat_ids_free(struct chat_ids *c)
