@@ -31,6 +31,7 @@ struct score_format {
 	/* The task's metric by upstream's or our name of the task; NULL = not a task of this format. */
 	const char *(*metric)(const char *task);
 	enum row_kind (*row)(const json_t *row, const char *task, const char *metric, struct score_row *out);
+	bool mean_first;                /* 100 * (sum / n), not 100 * sum / n: where a half is rounded, the last bit decides */
 	const char *parts[SCORE_PARTS]; /* shown even when empty; NULL = no more */
 };
 
@@ -233,10 +234,10 @@ static enum row_kind infinitebench_row(const json_t *row, const char *task, cons
 
 static const struct score_format formats[] = {
 	{"longbench", ".jsonl", 2, longbench_metric, longbench_row},
-	{"longbench-e", ".jsonl", 2, longbench_e_metric, longbench_e_row, {"0-4k", "4-8k", "8k+"}},
-	{"longbench-v2", ".jsonl", 1, v2_metric, v2_row, {"Easy", "Hard", "Short", "Medium", "Long", "Compensated"}},
-	{"ruler", ".jsonl", 2, ruler_metric, ruler_row},
-	{"kvpress", ".csv", 2, ruler_metric, kvpress_row},
+	{"longbench-e", ".jsonl", 2, longbench_e_metric, longbench_e_row, true, {"0-4k", "4-8k", "8k+"}},
+	{"longbench-v2", ".jsonl", 1, v2_metric, v2_row, false, {"Easy", "Hard", "Short", "Medium", "Long", "Compensated"}},
+	{"ruler", ".jsonl", 2, ruler_metric, ruler_row, true},
+	{"kvpress", ".csv", 2, ruler_metric, kvpress_row, true},
 	{"infinitebench", ".jsonl", 2, infinitebench_metric, infinitebench_row},
 };
 enum { FORMATS = sizeof(formats) / sizeof(formats[0]) };
@@ -292,11 +293,16 @@ static int row_score(struct tally *t, const json_t *row, char err[ERR_LEN])
 	return failed;
 }
 
-static void means(struct score_result *out)
+static double percent(const struct score_format *f, double sum, int n)
 {
-	out->score = out->n ? 100 * out->score / out->n : NAN;
+	return !n ? NAN : f->mean_first ? 100 * (sum / n) : 100 * sum / n;
+}
+
+static void means(const struct score_format *f, struct score_result *out)
+{
+	out->score = percent(f, out->score, out->n);
 	for (int i = 0; i < out->n_parts; i++)
-		out->parts[i].score = out->parts[i].n ? 100 * out->parts[i].score / out->parts[i].n : NAN;
+		out->parts[i].score = percent(f, out->parts[i].score, out->parts[i].n);
 }
 
 /* ---- reading ---- */
@@ -422,6 +428,6 @@ int score_predictions(const char *path, const char *task, const char *metric, st
 	else if (ferror(f) || !(out->n + out->skipped))
 		failed = err_set(err, "%s: %s", path, ferror(f) ? strerror(errno) : "no row of the task");
 	fclose(f);
-	means(out);
+	means(t.format, out);
 	return failed;
 }

@@ -454,6 +454,21 @@ static void test_bad_files(void **state)
 	assert_non_null(strstr(err, "rouge_2"));
 }
 
+/* 23 of 160: 14.375. In double precision 23 / 160 * 100 is less than that, 100 * 23 / 160 is not: RULER prints 14.37. */
+static void test_half_of_the_last_digit(void **state)
+{
+	(void)state;
+	struct strbuf b = {0};
+	struct score_result r;
+	for (int i = 0; i < 160; i++)
+		strbuf_printf(&b, "{\"index\": %d, \"outputs\": [\"a1\"], \"pred\": \"%s\"}\n", i, i < 23 ? "a1" : "b2");
+	write_file(".jsonl", b.text);
+	assert_ok(score_predictions(path, "niah_single_1", NULL, &r, err));
+	expect_score(&r, 14.37);
+	unlink(path);
+	strbuf_free(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -469,6 +484,7 @@ int main(void)
 		cmocka_unit_test(test_longbench_published),
 		cmocka_unit_test(test_code_variants),
 		cmocka_unit_test(test_e_parts),
+		cmocka_unit_test(test_half_of_the_last_digit),
 		cmocka_unit_test(test_v2_published),
 		cmocka_unit_test(test_ruler_published),
 		cmocka_unit_test(test_own_files),
