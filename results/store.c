@@ -918,12 +918,12 @@ static int setting_each(sqlite3_stmt *st, void *with)
 	return answer;
 }
 
-/* Two columns, name and value. */
+/* Two columns, name and value. What is no object or list has no name. */
 static int pair_each(sqlite3_stmt *st, void *with)
 {
 	struct reading *r = with;
-	const char *value = (const char *)sqlite3_column_text(st, 1);
-	return r->setting(r->user, r->group, (const char *)sqlite3_column_text(st, 0), value ? value : "");
+	const char *name = (const char *)sqlite3_column_text(st, 0), *value = (const char *)sqlite3_column_text(st, 1);
+	return r->setting(r->user, r->group, name ? name : "", value ? value : "");
 }
 
 #define NEWEST_RUN "(SELECT run_id FROM run ORDER BY started_unix_ms DESC, run_id LIMIT 1)"

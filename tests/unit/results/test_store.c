@@ -489,6 +489,19 @@ static void settings_of_the_newest_run(void **state)
 	store_close(f.s);
 }
 
+static void a_plan_without_keys_has_an_empty_name(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct strbuf b = {0};
+	open_filled(&f);
+	assert_int_equal(store_run_begin(f.s, f.env, "[]", "7", f.run, err), 0);
+	assert_int_equal(store_settings(f.s, take_setting, &b, err), 0);
+	assert_non_null(strstr(b.text, "plan/=7\n"));
+	strbuf_free(&b);
+	store_close(f.s);
+}
+
 /* ---- batches ---- */
 
 static void a_batch_is_one_commit(void **state)
@@ -1022,7 +1035,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {TEST(rows_come_back), TEST(the_suites_columns), TEST(scores_alone_change),
 		TEST(identity_of_a_task), TEST(names_and_early_end), TEST(only_failures_are_replaced), TEST(counters),
 		TEST(constraints_hold), TEST(identity_of_a_cell), TEST(identity_is_canonical_json), TEST(timings_of_one_run),
-		TEST(settings_of_the_newest_run), TEST(a_batch_is_one_commit), TEST(batches_are_quick), TEST(second_writer),
+		TEST(settings_of_the_newest_run),
+		TEST(a_plan_without_keys_has_an_empty_name), TEST(a_batch_is_one_commit), TEST(batches_are_quick), TEST(second_writer),
 		TEST(not_a_database), TEST(a_database_of_somebody_else), TEST(a_newer_version), TEST(reading_nothing),
 		TEST(a_missing_folder), TEST(read_only_folder), TEST(read_only_file), TEST(disk_full), TEST(file_size_limit),
 		TEST(kill_9_loses_nothing_committed), TEST(old_versions_are_upgraded),
