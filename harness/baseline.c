@@ -139,6 +139,8 @@ static int run_baseline(const struct options *o)
 		die(EXIT_USAGE, "baseline: set, move or list, not \"%s\"", what);
 	if (lists ? o->n_args > 2 : o->n_args != 3)
 		die(EXIT_USAGE, "usage: kvbench baseline set|move NAME DB[:RUN], or kvbench baseline list [NAME]");
+	option_only(o, "paths", lists, "list");
+	option_only(o, "why", !lists, "set and move");
 	char *history = option_has(o, "history") ? text_copy(option_text(o, "history", NULL))
 						 : history_beside(lists ? "results/history.db" : o->args[2]);
 	int code = lists ? list(o, history) : set_or_move(o, history, move);

@@ -59,10 +59,15 @@ static const char *from_environment(const char *name)
 
 static int run_bench(const struct options *o)
 {
+	static const char *const of_models[] = {"target", "tokens", "profile", "out"};
 	struct runner_options ro;
 	struct model_paths found;
 	char err[ERR_LEN];
-	if (option_has(o, "gate")) {
+	bool gate = option_has(o, "gate");
+	option_only(o, "nights", gate, "--gate");
+	for (size_t i = 0; i < sizeof of_models / sizeof *of_models; i++)
+		option_only(o, of_models[i], !gate, "benchmarks of a model");
+	if (gate) {
 		int failed = gate_bench(option_int(o, "nights", 2, 200), err);
 		return failed ? (fprintf(stderr, "kvbench bench: %s\n", err), EXIT_CELLS_FAILED) : EXIT_DONE;
 	}

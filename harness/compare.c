@@ -24,6 +24,7 @@ static struct compare_output output_of(const struct options *o)
 	struct compare_output out = {option_text(o, "format", "text"), option_text(o, "table", "cells"), INT_MAX};
 	check_choice("format", out.format, (const char *const[]){"text", "json", "md", "latex", "csv", NULL});
 	check_choice("table", out.table, (const char *const[]){"cells", "flips", NULL});
+	option_only(o, "table", !strcmp(out.format, "csv"), "--format csv");
 	bool all = !strcmp(out.format, "json") || !strcmp(out.format, "csv");
 	int64_t most = option_count(o, "flips", all ? INT_MAX : 20);
 	out.most_flips = most > INT_MAX ? INT_MAX : (int)most;

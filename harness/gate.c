@@ -366,6 +366,8 @@ static int run_gate(const struct options *o)
 		die(EXIT_USAGE, "gate: --baseline NAME is needed; `kvbench baseline list` says which there are");
 	if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0)
 		die(EXIT_USAGE, "gate: --format is text or json, not \"%s\"", format);
+	option_only(o, "recent", option_has(o, "record"), "--record");
+	option_only(o, "alerts", strcmp(format, "json") != 0, "--format text");
 	int most = option_int(o, "alerts", 0, 10);
 	struct night n = {.o = o};
 	n.history = option_has(o, "history") ? text_copy(option_text(o, "history", NULL)) : history_beside(o->args[0]);

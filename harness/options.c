@@ -124,6 +124,12 @@ void options_free(struct options *o)
 	o->n_given = 0;
 }
 
+void option_only(const struct options *o, const char *name, bool counts, const char *with)
+{
+	if (!counts && option_has(o, name))
+		die(EXIT_USAGE, "%s: --%s goes with %s alone", o->verb->name, name, with);
+}
+
 static bool same_file(const char *path, const struct stat *s)
 {
 	struct stat other;

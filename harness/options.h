@@ -44,6 +44,8 @@ void options_parse(struct options *o, const struct verb *v, int argc, char **arg
 void options_free(struct options *o);
 /* Does the verb do something with that plan key ("retained", "tasks.contexts")? */
 bool verb_uses_key(const struct verb *v, const char *key);
+/* An option that has no effect is refused: dies when it is given though `counts` is false. with: what it goes with, in words. */
+void option_only(const struct options *o, const char *name, bool counts, const char *with);
 /* --out must not be one of the files that are read (arguments PATH or PATH:RUN): else dies. */
 void options_check_out(const struct options *o);
 bool option_has(const struct options *o, const char *name);

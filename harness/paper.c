@@ -111,9 +111,12 @@ static int run_read_paper(struct paper_run *r, const struct plan *p, const char 
 	bool quiet = option_has(r->o, "quiet");
 	if (option_has(r->o, "plan"))
 		return printf("%s\n", text) < 0;
+	bool shapes = option_has(r->o, "dry-run") && !strcmp(r->scale, "full");
+	option_only(r->o, "tflops", shapes, "--dry-run --scale full");
+	option_only(r->o, "gbytes", shapes, "--dry-run --scale full");
 	if (!option_has(r->o, "dry-run"))
 		return run_plan(&(struct run_wish){p, r->o, quiet, finish, r});
-	if (strcmp(r->scale, "full"))
+	if (!shapes)
 		return run_dry(p, quiet);
 	struct paper_speed speed = {option_number(r->o, "tflops", 400), option_number(r->o, "gbytes", 3000)};
 	if (!(speed.tflops > 0 && speed.gbytes > 0))

@@ -37,6 +37,12 @@ wants 2 'from 1 to' "$K" calibrate kvzip-head --contexts 0
 wants 2 'from 1 to' "$K" continue "$plan" --tokens 0
 wants 2 'a number from 0' "$K" gate x.db --baseline main --alpha nan
 wants 2 'a number from 0' "$K" gate x.db --baseline main --score-margin -1
+wants 2 'table goes with --format csv' "$K" compare x.db y.db --table flips
+wants 2 'recent goes with --record' "$K" gate x.db --baseline main --recent 3
+wants 2 'nights goes with --gate' "$K" bench --nights 3
+wants 2 'tokens goes with benchmarks of a model' "$K" bench --gate --tokens 64
+wants 2 'paths goes with list' "$K" baseline set main x.db --paths
+wants 2 'tflops goes with --dry-run' "$K" paper kvzip --tflops 3 --dry-run
 wants 2 'above 0' "$K" paper kvzip --scale full --dry-run --tflops 0
 wants 2 '--context' "$K" ask --question why
 wants 2 '--question has no part' "$K" ask --user-file x --question why
