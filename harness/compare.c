@@ -12,8 +12,10 @@ static void check_choice(const char *option, const char *value, const char *cons
 {
 	struct strbuf list = {0};
 	for (int i = 0; choices[i]; i++) {
-		if (!strcmp(choices[i], value))
+		if (!strcmp(choices[i], value)) {
+			strbuf_free(&list);
 			return;
+		}
 		strbuf_printf(&list, "%s%s", i ? ", " : "", choices[i]);
 	}
 	die(EXIT_USAGE, "compare: --%s is one of %s, not \"%s\"", option, list.text, value);
