@@ -81,6 +81,13 @@ for kind in methods scorers allocators tasks metrics models templates; do
 done
 wants 0 '' "$K" doctor --models runners/model
 
+# a limit on files' sizes is told like a full disk; nothing half-written stays under its name
+tight() { bash -c 'ulimit -f 16; exec "$@"' tight "$@"; }
+wants 1 'a write was refused' tight "$K" run "$plan" --db "$dir/f.db" -q
+wants 1 'File too large' tight "$K" report "$db" -o "$dir/tight.html"
+wants 1 'a write was refused' tight "$K" merge "$dir/tight.db" "$db" "$db"
+ls "$dir"/tight* >/dev/null 2>&1 && { echo "not ok - nothing is left where writing failed"; ls "$dir"/tight*; } || echo "ok - nothing is left where writing failed"
+
 # a locked database and a signal: try again
 long=(run "$plan" --db "$dir/c.db" --set tasks.contexts=400)
 "$K" "${long[@]}" >/dev/null 2>&1 & pid=$!
