@@ -86,6 +86,8 @@ static int print_load(struct sweep *s, char err[ERR_LEN])
 	(void)err;
 	const struct runner_info *i = runner_info(s->runner);
 	char *name = models_name(s->pair->target, s->runner);
+	if (!s->progress->quiet)
+		models_tell_device(s->runner, s->plan->device);
 	printf("%s, %s, template %s: %d layers x %d KV heads x %d\n", name, s->precision, i->chat_template, i->layers,
 		i->kv_heads, i->head_dim);
 	free(name);

@@ -72,6 +72,16 @@ int models_open(struct runner **out, const struct runner_options *o, char err[ER
 	return rc;
 }
 
+void models_tell_device(const struct runner *r, const char *wish)
+{
+	static bool told;
+	char why[DEVICE_NAME_LEN];
+	if (told || (wish && strcmp(wish, "auto")) || strcmp(runner_info(r)->device, "cpu") || runner_device_usable("cuda", why))
+		return;
+	told = true;
+	fprintf(stderr, "device cpu: %s\n", why);
+}
+
 int models_check_offload(const char *device, const char *proxy_device, char err[ERR_LEN])
 {
 	const char *wish[] = {device ? device : "auto", proxy_device};

@@ -85,6 +85,16 @@ done
 if ! "$K" doctor --device cuda >/dev/null 2>&1; then
 	for v in run train collect scores continue; do wants 0 'nothing is offloaded: device "auto" is the CPU here' verb $v --kv-offload; done
 	wants 0 'nothing is offloaded' "$K" ask --context "$plan" --question y --kv-offload --proxy tiny-pair/proxy --device cpu --proxy-device auto
+	# the CPU in a GPU's place is told, on one line and with the reason
+	for v in "collect lkv" "train proxykv" scores continue; do
+		wants 0 'device cpu: ' "$K" $v "$plan" $([[ $v == scores ]] && echo --out "$dir/scores.safetensors") $([[ $v == continue ]] && echo --tokens 16) --chat-template raw
+		check "$v: on one line" bash -c '[ "$(grep -c "^device cpu: ..*" "$1")" = 1 ]' - "$dir/err"
+	done
+	for how in --dry-run ''; do wants 0 'device cpu: ' "$K" run "$plan" --db "$dir/told.db" $how; done
+	wants 0 'device cpu: ' "$K" ask --context "$plan" --question y
+	wants 0 '' "$K" ask --context "$plan" --question y --device cpu
+	check "a CPU that was asked for is not told" bash -c '! grep -q "^device cpu" "$1"' - "$dir/err"
+	wants 1 'device "cuda:0"' "$K" ask --context "$plan" --question y --device cuda:0
 else echo 'skip - --kv-offload with device auto on a CPU: there is a GPU here'; fi
 
 # what changes nothing
