@@ -252,10 +252,7 @@ static int run_ask(const struct options *o)
 	if (check_methods(&k, err))
 		goto cleanup;
 	code = EXIT_CELLS_FAILED;
-	if (models_open(&k.runner, &ro, err))
-		goto cleanup;
-	models_tell_device(k.runner, ro.device);
-	if (read_texts(&k, err) || answer_all(&k, err))
+	if (models_open_told(&k.runner, &ro, false, err) || read_texts(&k, err) || answer_all(&k, err))
 		goto cleanup;
 	if (!strcmp(option_text(o, "format", "text"), "json"))
 		print_json(&k);

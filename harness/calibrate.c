@@ -68,10 +68,7 @@ static int run_calibrate(const struct options *o)
 	int n = option_int(o, "contexts", 1, 8);
 	char **texts = mem_new((size_t)n, sizeof *texts);
 	options_runner(o, &ro);
-	int rc = models_open(&r, &ro, err);
-	if (!rc)
-		models_tell_device(r, ro.device);
-	rc = rc || make_texts(r, o, texts, n, err) ||
+	int rc = models_open_told(&r, &ro, false, err) || make_texts(r, o, texts, n, err) ||
 		 kinds[kind].run(r, (const char *const *)texts, n, option_text(o, "folder", NULL), &path, err);
 	if (rc)
 		fprintf(stderr, "kvbench calibrate: %s\n", err);

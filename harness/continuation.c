@@ -191,11 +191,7 @@ static int open_first_pair(struct continuing *k, char err[ERR_LEN])
 	const struct runner_options ro = sweep_runner_options(p, &p->pairs[0], p->precisions.v[0]);
 	k->sweep = (struct sweep){.plan = p, .progress = &k->progress, .stop = run_stopped, .pair = &p->pairs[0]};
 	k->v = mem_new((size_t)p->n_variants + 1, sizeof *k->v);
-	if (models_open(&k->sweep.runner, &ro, err))
-		return -1;
-	if (!k->progress.quiet)
-		models_tell_device(k->sweep.runner, ro.device);
-	return 0;
+	return models_open_told(&k->sweep.runner, &ro, k->progress.quiet, err);
 }
 
 /* Reads the plan and what is asked of it. *rival: the method that the others are set against, NULL = the plan has none. */

@@ -82,6 +82,15 @@ void models_tell_device(const struct runner *r, const char *wish)
 	fprintf(stderr, "device cpu: %s\n", why);
 }
 
+int models_open_told(struct runner **out, const struct runner_options *o, bool quiet, char err[ERR_LEN])
+{
+	if (models_open(out, o, err))
+		return -1;
+	if (!quiet)
+		models_tell_device(*out, o->device);
+	return 0;
+}
+
 int models_check_offload(const char *device, const char *proxy_device, char err[ERR_LEN])
 {
 	const char *wish[] = {device ? device : "auto", proxy_device};

@@ -20,6 +20,8 @@ void models_free(struct model_paths *own);
 int models_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN]);
 /* Once a process: why the CPU is used where a GPU could have been ("auto", NULL), on stderr. */
 void models_tell_device(const struct runner *r, const char *wish);
+/* Both. */
+int models_open_told(struct runner **out, const struct runner_options *o, bool quiet, char err[ERR_LEN]);
 /* kv_offload needs a GPU whose caches it moves. device NULL = "auto"; proxy_device NULL = no proxy, or the target's device. -1 + err where
  * the CPU alone was asked for by name; where "auto" stands for it, a line on stderr says that nothing is offloaded. */
 int models_check_offload(const char *device, const char *proxy_device, char err[ERR_LEN]);

@@ -111,9 +111,7 @@ static int scores(const struct options *o)
 	if (!rc) {
 		struct runner_options ro = sweep_runner_options(&p, &p.pairs[0], p.precisions.v[0]);
 		s.pair = &p.pairs[0];
-		int status = models_open(&s.runner, &ro, err);
-		if (!status && !progress.quiet)
-			models_tell_device(s.runner, ro.device);
+		int status = models_open_told(&s.runner, &ro, progress.quiet, err);
 		progress_begin(&progress, 0, 1);
 		status = status ? status : score_all(&s, path, option_text(o, "method", NULL), err);
 		rc = status == 1 ? EXIT_TRY_AGAIN : status ? EXIT_CELLS_FAILED : 0;

@@ -237,11 +237,7 @@ int training_open(struct training *t, int pair, char err[ERR_LEN])
 		return err_set(err, "%s needs a pair: \"pairs\": [{\"target\": ..., \"proxy\": ...}] in the plan", t->kind->name);
 	t->sweep.pair = &p->pairs[pair];
 	t->sweep.precision = p->precisions.v[0];
-	if (models_open(&t->sweep.runner, &o, err))
-		return -1;
-	if (!t->progress.quiet)
-		models_tell_device(t->sweep.runner, o.device);
-	return 0;
+	return models_open_told(&t->sweep.runner, &o, t->progress.quiet, err);
 }
 
 void training_close(struct training *t)

@@ -47,7 +47,6 @@ wants 2 'above 0' "$K" paper kvzip --scale full --dry-run --tflops 0
 wants 2 '--context' "$K" ask --question why
 wants 2 '--question has no part' "$K" ask --user-file x --question why
 wants 2 'kvzip-head' "$K" calibrate everything
-wants 2 'nothing to calibrate on' "$K" calibrate kvzip-head --contexts 0
 wants 2 'gone.json' "$K" run "$dir/gone.json"
 wants 2 'did you mean "retained"' "$K" run "$plan" --set retaind=.3
 wants 2 'snapkv' "$K" run "$plan" --methods snapkw
