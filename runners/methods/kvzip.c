@@ -6,9 +6,9 @@
  * the queries of X_b meet the keys [prefix | chunk b | X_b itself, causal]; softmax over those only; a context key's score is the
  * largest probability over the queries and the query heads of its group. X_b's entries live in a scratch cache and are dropped:
  * the context cache is never written. Scored once, for all ratios. The prefix is never evicted. chunk 2000: the authors (kvpress
- * 2048). The last 8 ids of chunk b-1 close a later request: the authors, kvpress. Differences: softmax in fp32 (theirs: the
- * model's type, saturating to ties). compat=kvpress: the first min(4, start) keys stand for the prefix, whose other entries score
- * 0 and go first, positions 0..3 get the largest score + 1 (kvpress 0.5.5). */
+ * 2048). The last 8 ids of chunk b-1 (all of a shorter one) close a later request: the authors, kvpress. Differences: softmax in
+ * fp32 (theirs: the model's type, saturating to ties). compat=kvpress: the first min(4, start) keys stand for the prefix, whose
+ * other entries score 0 and go first, positions 0..3 get the largest score + 1 (kvpress 0.5.5). */
 #include "runners/methods/parts.h"
 
 #include <stdlib.h>
@@ -30,11 +30,12 @@ static int64_t put(const int32_t *ids, int64_t n, int32_t *out, int64_t at)
 	return at + n;
 }
 
-int64_t kvzip_repeat_ids(const struct repeat_prompt *p, const int32_t *context, int64_t start, int64_t size, int32_t *out)
+int64_t kvzip_repeat_ids(
+	const struct repeat_prompt *p, const int32_t *context, int64_t chunk, int64_t start, int64_t size, int32_t *out)
 {
 	int64_t at = start == 0 ? put(p->first, p->n_first, out, 0) : put(p->later, p->n_later, out, 0);
 	if (start > 0 && p->later_takes_ids) {
-		int64_t n = start < TAIL_IDS ? start : TAIL_IDS;
+		int64_t n = chunk < TAIL_IDS ? chunk : TAIL_IDS; /* of chunk b-1 alone, which is a whole one */
 		at = put(context + start - n, n, out, at);
 	}
 	at = put(p->tail, p->n_tail, out, at);
@@ -128,7 +129,7 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 	int32_t *ids = NULL;
 	int rc = -1;
 	for (int64_t b = 0; kvzip_chunk(n, chunk, b, &start, &size); b++) {
-		int64_t length = kvzip_repeat_ids(s->repeat, context, start, size, NULL);
+		int64_t length = kvzip_repeat_ids(s->repeat, context, chunk, start, size, NULL);
 		longest = length > longest ? length : longest;
 	}
 	p.columns = columns_new(s, s->kv_heads, err);
@@ -145,7 +146,7 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 		p.start = prefix + start;
 		p.size = size;
 		p.sinks = !kvpress ? prefix : p.start < KVPRESS_SINKS ? p.start : KVPRESS_SINKS;
-		int64_t length = kvzip_repeat_ids(s->repeat, context, start, size, ids);
+		int64_t length = kvzip_repeat_ids(s->repeat, context, chunk, start, size, ids);
 		rc = repeat_chunk(&p, ids, length, err);
 		if (rc)
 			goto cleanup;
@@ -168,10 +169,10 @@ cleanup:
 static double flops(const struct scoring *s)
 {
 	const struct model_config *c = forward_config(s->forward);
-	int64_t prefix = s->shape.prefix, n = s->shape.first + s->shape.count - prefix, start, size;
+	int64_t prefix = s->shape.prefix, n = s->shape.first + s->shape.count - prefix, chunk = param_int(s->params, "chunk"), start, size;
 	double queries = 0, attended = 0, scored = 0;
-	for (int64_t b = 0; kvzip_chunk(n, param_int(s->params, "chunk"), b, &start, &size); b++) {
-		double q = (double)kvzip_repeat_ids(s->repeat, s->ids + prefix, start, size, NULL);
+	for (int64_t b = 0; kvzip_chunk(n, chunk, b, &start, &size); b++) {
+		double q = (double)kvzip_repeat_ids(s->repeat, s->ids + prefix, chunk, start, size, NULL);
 		queries += q;
 		attended += q * ((double)rows_total(s) + q / 2);
 		scored += q * ((double)(prefix + size) + q / 2);

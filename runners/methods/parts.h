@@ -108,7 +108,9 @@ void expected_scores(const double *mu, const double *sigma, int g, const float *
 	const struct expected_rule *rule, float *out);
 /* Chunk b of n context tokens: its start and size; false behind the last. */
 bool kvzip_chunk(int64_t n, int64_t chunk, int64_t b, int64_t *start, int64_t *size);
-/* X_b: ids of the repeat prompt for the context ids[start, start+size). Returns their number; out may be NULL to count. */
-int64_t kvzip_repeat_ids(const struct repeat_prompt *p, const int32_t *context, int64_t start, int64_t size, int32_t *out);
+/* X_b: ids of the repeat prompt for the context ids[start, start+size), cut in chunks of `chunk`. Returns their number; out may be NULL
+ * to count. */
+int64_t kvzip_repeat_ids(
+	const struct repeat_prompt *p, const int32_t *context, int64_t chunk, int64_t start, int64_t size, int32_t *out);
 
 #endif

@@ -190,16 +190,15 @@ static void p31_repeat_inputs_equal_kvpress(void **state)
 		if (!inputs)
 			continue;
 		bool bare = json_is_false(json_object_get(theirs, "template"));
-		int64_t prefix = json_integer_value(json_object_get(theirs, "prefix_length")), start, size, b = 0;
+		int64_t prefix = json_integer_value(json_object_get(theirs, "prefix_length")), start, size, b = 0,
+			chunk = json_integer_value(json_object_get(theirs, "chunk_size"));
 		struct repeat_prompt repeat = {f.first, f.later, bare ? f.bare_tail : f.tail, (int)f.n_first, (int)f.n_later,
 			(int)(bare ? f.n_bare_tail : f.n_tail), true};
-		for (; kvzip_chunk(
-			     (int64_t)f.n - prefix, json_integer_value(json_object_get(theirs, "chunk_size")), b, &start, &size);
-			b++) {
+		for (; kvzip_chunk((int64_t)f.n - prefix, chunk, b, &start, &size); b++) {
 			size_t n;
 			int32_t *want = json_ids(json_array_get(inputs, (size_t)b), &n), *got = mem_new(n + 1, sizeof(*got));
-			assert_int_equal(kvzip_repeat_ids(&repeat, f.ids + prefix, start, size, NULL), n);
-			kvzip_repeat_ids(&repeat, f.ids + prefix, start, size, got);
+			assert_int_equal(kvzip_repeat_ids(&repeat, f.ids + prefix, chunk, start, size, NULL), n);
+			kvzip_repeat_ids(&repeat, f.ids + prefix, chunk, start, size, got);
 			assert_memory_equal(got, want, n * sizeof(*got));
 			free(want);
 			free(got);

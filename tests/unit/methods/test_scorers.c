@@ -255,14 +255,16 @@ static void p31_repeat_ids(void **state)
 	const int32_t first[] = {1, 2}, later[] = {3}, tail[] = {4, 5}, context[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
 	struct repeat_prompt p = {first, later, tail, 2, 1, 2, true};
 	int32_t out[32];
-	assert_int_equal(kvzip_repeat_ids(&p, context, 0, 3, out), 7);
+	assert_int_equal(kvzip_repeat_ids(&p, context, 3, 0, 3, out), 7);
 	assert_memory_equal(out, ((const int32_t[]){1, 2, 4, 5, 10, 11, 12}), 7 * sizeof(*out));
-	assert_int_equal(kvzip_repeat_ids(&p, context, 9, 2, out), 13); /* the last 8 of what came before */
+	assert_int_equal(kvzip_repeat_ids(&p, context, 9, 9, 2, out), 13); /* the last 8 of the chunk before */
 	assert_memory_equal(out, ((const int32_t[]){3, 11, 12, 13, 14, 15, 16, 17, 18, 4, 5, 19, 20}), 13 * sizeof(*out));
-	assert_int_equal(kvzip_repeat_ids(&p, context, 3, 2, out), 8); /* fewer than 8 before it */
+	assert_int_equal(kvzip_repeat_ids(&p, context, 3, 3, 2, out), 8); /* fewer than 8 before it */
 	assert_memory_equal(out, ((const int32_t[]){3, 10, 11, 12, 4, 5, 13, 14}), 8 * sizeof(*out));
+	assert_int_equal(kvzip_repeat_ids(&p, context, 3, 9, 2, out), 8); /* and never from the chunk before that one */
+	assert_memory_equal(out, ((const int32_t[]){3, 16, 17, 18, 4, 5, 19, 20}), 8 * sizeof(*out));
 	p.later_takes_ids = false;
-	assert_int_equal(kvzip_repeat_ids(&p, context, 9, 2, out), 5);
+	assert_int_equal(kvzip_repeat_ids(&p, context, 9, 9, 2, out), 5);
 }
 
 static void random_fill(float *x, int n, uint64_t stream, float scale)
