@@ -239,10 +239,17 @@ static int selfkv_finish(struct scoring *s, char err[ERR_LEN])
 
 /* ---- the two in the table ---- */
 
+static bool queries_legal(const char *text)
+{
+	struct feature_spec spec;
+	char err[ERR_LEN];
+	return !feature_spec_parse(&spec, text, 0, "query", err);
+}
+
 /* clang-format off */
 static const struct param_def mapper_params[] = {
 	{.name = "mapper", .kind = PARAM_TEXT, .text = "flat", .choices = "flat|linear|axial", .origin = "ours: better than the paper's (axial) at equal cost"},
-	{.name = "queries", .kind = PARAM_TEXT, .text = "all", .origin = "the paper; or stride:K, last:W"},
+	{.name = "queries", .kind = PARAM_TEXT, .text = "all", .choices = "all|stride:K|last:W", .legal = queries_legal, .origin = "the paper; or stride:K, last:W"},
 	{.name = "layers", .kind = PARAM_INT, .number = 0, .max = 1000, .origin = "0 = all, the paper; n = the first n"},
 	{.name = "heads", .kind = PARAM_TEXT, .text = "query", .choices = "query|kv", .origin = "ours; kv = mean over a group"},
 	{.name = "weights", .kind = PARAM_TEXT, .text = "", .origin = "\"\" = the trained file of these models, by its name"},

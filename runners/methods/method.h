@@ -23,6 +23,7 @@ struct param_def {
 	double number;           /* default of INT, REAL, BOOL */
 	const char *text;        /* default of TEXT */
 	const char *choices;     /* TEXT: "a|b|c"; NULL = free */
+	bool (*legal)(const char *text); /* TEXT that has a form of its own, which choices then tell people; NULL = none */
 	const char *origin;      /* where the default comes from */
 	double min, max;         /* INT, REAL: legal range; both 0 = any */
 	bool odd;                /* INT: even values are refused */

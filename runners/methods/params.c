@@ -99,7 +99,7 @@ static bool listed(const char *choices, const char *text)
 {
 	size_t len = strlen(text);
 	for (const char *c = choices; c; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL)
-		if (strncmp(c, text, len) == 0 && (c[len] == '|' || c[len] == '\0') && len > 0)
+		if (strcspn(c, "|") == len && memcmp(c, text, len) == 0 && len > 0)
 			return true;
 	return false;
 }
@@ -109,14 +109,13 @@ static int set_one(struct param *p, const json_t *value, const char *compats, co
 	const struct param_def *d = p->def;
 	switch (d->kind) {
 	case PARAM_TEXT: {
-		const char *choices = d == &compat_def ? compats : d->choices;
-		if (!json_is_string(value))
+		const char *choices = d == &compat_def ? compats : d->choices, *text = json_string_value(value);
+		if (!text)
 			return err_set(err, "%s: option %s must be a text", what, d->name);
-		if (choices && !listed(choices, json_string_value(value)))
-			return err_set(
-				err, "%s: option %s = \"%s\" is not one of %s", what, d->name, json_string_value(value), choices);
+		if (d->legal ? !d->legal(text) : choices && !listed(choices, text))
+			return err_set(err, "%s: option %s = \"%s\" is not one of %s", what, d->name, text, choices);
 		free(p->text);
-		p->text = text_copy(json_string_value(value));
+		p->text = text_copy(text);
 		return 0;
 	}
 	case PARAM_BOOL:

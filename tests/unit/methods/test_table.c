@@ -133,7 +133,16 @@ static void mistakes_are_named(void **state)
 	assert_refused("snapkv", "{\"pool_size\":4}", "must be odd");
 	assert_refused("snapkv", "{\"pool\":\"min\"}", "avg|max|none");
 	assert_refused("snapkv", "{\"pool\":\"\"}", "avg|max|none");
+	assert_refused("snapkv", "{\"pool\":\"avg|max\"}", "\"avg|max\" is not one of avg|max|none"); /* one of them, not two */
+	assert_refused("snapkv", "{\"compat\":\"none|kvpress\"}", "none|kvpress|factory");
 	assert_refused("snapkv", "{\"compat\":\"kvzip\"}", "none|kvpress|factory");
+	static const char *const queries[] = {"", "some", "all|stride:K", "stride", "stride:0", "stride:x", "stride:4x", "last:-3"};
+	for (size_t i = 0; i < sizeof(queries) / sizeof(*queries); i++) {
+		char options[64];
+		snprintf(options, sizeof(options), "{\"queries\":\"%s\"}", queries[i]);
+		assert_refused("proxykv", options, "all|stride:K|last:W");
+		assert_refused("selfkv@uniform", options, "all|stride:K|last:W");
+	}
 	assert_refused("knorm", "{\"compat\":\"factory\"}", "none|kvpress");
 	assert_refused("tova", "{\"keep_last\":1}", "true or false");
 	assert_refused("ada-snapkv", "{\"alpha\":1.5}", "outside 0 .. 1");
