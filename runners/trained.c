@@ -40,10 +40,11 @@ static char *embedded_folder(void)
 
 char *trained_find(const struct trained_request *q, char err[ERR_LEN])
 {
+	const char *option = q->option ? q->option : "weights";
 	if (q->weights && *q->weights) {
 		if (file_exists(q->weights))
 			return text_copy(q->weights);
-		err_set(err, "there is no file %s (option weights)", q->weights);
+		err_set(err, "there is no file %s (option %s)", q->weights, option);
 		return NULL;
 	}
 	char *name = trained_name(q->kind, q->target_sha256, q->proxy_sha256), *found = NULL, *own = embedded_folder();
@@ -56,9 +57,8 @@ char *trained_find(const struct trained_request *q, char err[ERR_LEN])
 	}
 	if (!found)
 		err_set(err,
-			"no trained file %s in %s or among the embedded ones; make it with: %s, or name it with the option "
-			"weights",
-			name, text_or_empty(q->folder), q->make);
+			"no trained file %s in %s or among the embedded ones; make it with: %s, or name it with the option %s", name,
+			text_or_empty(q->folder), q->make, option);
 	free(own);
 	free(name);
 	return found;

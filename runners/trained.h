@@ -1,7 +1,7 @@
 /* trained.h: where the files of trained methods lie, and whom they fit: one rule for every kind.
  *
  * A file is called KIND-<target sha256, first 16>[-<proxy sha256, first 16>].safetensors. It is looked for at the method's option
- * `weights` (a path, which must exist then), in the calibration folder, then among the embedded ones
+ * (`weights` as a rule: a path, which must exist then), in the calibration folder, then among the embedded ones
  * (runners/model/tiny-pair/trained/). Its metadata have at least
  *   kind, target_sha256, proxy_sha256 ("" = none), trained_on (see trained_on_add)
  * and trained_open refuses a file whose kind or models are others. What else is in it is the kind's own affair.
@@ -16,6 +16,7 @@ struct trained_request {
 	char kind[64];                            /* "proxykv-flat", "head-prior", "lkv" */
 	const char *target_sha256, *proxy_sha256; /* proxy NULL or "" = none */
 	const char *weights;                      /* the method's option; NULL or "" = look for it */
+	const char *option;                       /* what the method calls it, for the message; NULL = "weights" */
 	const char *folder;                       /* the calibration folder; NULL = none */
 	const char *make;                         /* the command that makes one, for the message: "kvbench train proxykv PLAN" */
 };

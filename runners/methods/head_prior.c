@@ -17,7 +17,8 @@
 static void file_of(const struct params *p, struct trained_request *q)
 {
 	snprintf(q->kind, sizeof q->kind, "head-prior");
-	q->weights = param_text(p, "prior");
+	q->option = "prior";
+	q->weights = param_text(p, q->option);
 	q->proxy_sha256 = NULL;
 	q->make = "kvbench train head-prior PLAN";
 }

@@ -22,7 +22,8 @@ struct iam {
 static void file_of(const struct params *p, struct trained_request *q)
 {
 	snprintf(q->kind, sizeof q->kind, "iam");
-	q->weights = param_text(p, "map");
+	q->option = "map";
+	q->weights = param_text(p, q->option);
 	q->make = "kvbench calibrate iam --target MODEL --proxy MODEL";
 }
 

@@ -81,34 +81,35 @@ static const struct weights *weights_for(
 
 /* ---- files ---- */
 
-static void ask(struct trained_request *q, enum lkv_kind kind, const char *path)
+static void ask(struct trained_request *q, enum lkv_kind kind, const struct params *p, const char *option)
 {
 	static const char *const make[LKV_KINDS] = {
 		"kvbench train lkv PLAN", "kvbench train lkv-global PLAN", "kvbench train kv-mlp PLAN"};
 	snprintf(q->kind, sizeof q->kind, "%s", lkv_kind_name(kind));
-	q->weights = path;
+	q->weights = param_text(p, option);
+	q->option = option;
 	q->proxy_sha256 = NULL;
 	q->make = make[kind];
 }
 
 static void file_head(const struct params *p, struct trained_request *q)
 {
-	ask(q, LKV_HEAD, param_text(p, "weights"));
+	ask(q, LKV_HEAD, p, "weights");
 }
 
 static void file_global(const struct params *p, struct trained_request *q)
 {
-	ask(q, LKV_GLOBAL, param_text(p, "weights"));
+	ask(q, LKV_GLOBAL, p, "weights");
 }
 
 static void file_distilled(const struct params *p, struct trained_request *q)
 {
-	ask(q, LKV_DISTILLED, param_text(p, "weights"));
+	ask(q, LKV_DISTILLED, p, "weights");
 }
 
 static void file_ratios(const struct params *p, struct trained_request *q)
 {
-	ask(q, LKV_HEAD, param_text(p, "ratios"));
+	ask(q, LKV_HEAD, p, "ratios");
 }
 
 /* ---- scorers ---- */

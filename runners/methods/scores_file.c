@@ -13,7 +13,8 @@
 static void file_of(const struct params *p, struct trained_request *q)
 {
 	snprintf(q->kind, sizeof q->kind, "scores");
-	q->weights = param_text(p, "file");
+	q->option = "file";
+	q->weights = param_text(p, q->option);
 	q->make = "kvbench scores PLAN, or a program of your own";
 }
 

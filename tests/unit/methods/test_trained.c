@@ -385,7 +385,33 @@ static void names_and_lists(void **state)
 	struct trained_request q = {
 		.kind = "head-prior", .target_sha256 = target_sha, .weights = "/nowhere/at.all", .make = "make it"};
 	assert_null(trained_find(&q, err));
-	assert_non_null(strstr(err, "/nowhere/at.all"));
+	assert_string_equal(err, "there is no file /nowhere/at.all (option weights)");
+}
+
+/* Which option to name a file by: each method's own word. */
+static void a_missing_file_names_the_option(void **state)
+{
+	(void)state;
+	static const char *const by[][2] = {{"proxykv", "weights"}, {"lkv", "weights"}, {"head-prior", "prior"}, {"kvzip+iam", "map"},
+		{"scores:/nowhere/at.all", "file"}};
+	for (size_t i = 0; i < sizeof(by) / sizeof(*by); i++) {
+		char *options = text_format("{\"%s\":\"/nowhere/at.all\"}", by[i][1]), *says = text_format("option %s)", by[i][1]), err[ERR_LEN];
+		struct plan_method m = resolved(by[i][0], options);
+		struct trained_request q = {.target_sha256 = target_sha};
+		m.scorer->file(m.params, &q);
+		assert_null(trained_find(&q, err));
+		assert_non_null(strstr(err, says));
+		method_free(&m);
+		free(options);
+		free(says);
+	}
+	struct plan_method m = resolved("snapkv@lkv-h", NULL);
+	struct trained_request q = {.target_sha256 = target_sha};
+	char err[ERR_LEN];
+	m.allocator->file(m.params, &q);
+	assert_null(trained_find(&q, err));
+	assert_non_null(strstr(err, "with the option ratios"));
+	method_free(&m);
 }
 
 int main(void)
@@ -394,6 +420,6 @@ int main(void)
 		cmocka_unit_test(prior_scores_fill_heads_in_order), cmocka_unit_test(prior_budgets_any_scorer),
 		cmocka_unit_test(shares_reach_the_total), cmocka_unit_test(prior_refuses),
 		cmocka_unit_test(scores_come_from_a_file), cmocka_unit_test(files_stay_as_found), cmocka_unit_test(iam_with_itself_is_kvzip),
-		cmocka_unit_test(names_and_lists)};
+		cmocka_unit_test(names_and_lists), cmocka_unit_test(a_missing_file_names_the_option)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
