@@ -120,7 +120,7 @@ struct scorer {
 struct allocation {
 	int layers, kv_heads;
 	int64_t n;                     /* evictable rows */
-	int64_t keep;                  /* keep_count(n, retained, compat); first + last <= keep < n */
+	int64_t keep;                  /* keep_count(n, retained, compat); first + last <= keep < n, or keep < n for `any_keep` */
 	const float *scores;           /* [layers][kv_heads][n] */
 	struct protection protect;     /* first + last < n: every head holds these; the rest is what is shared out */
 	const struct params *params;
@@ -137,6 +137,7 @@ struct allocator {
 	void (*file)(const struct params *p, struct trained_request *q); /* as a scorer's */
 	bool trained;
 	bool fixed;                    /* budgets depend on no score */
+	bool any_keep;                 /* asked even where keep is less than what is protected; else every head then keeps that many */
 	bool exact;                    /* sum(budget) == layers*kv_heads*keep_count(n, r): asserted for every row */
 };
 

@@ -71,7 +71,10 @@ static int allocate(struct allocation *a, char err[ERR_LEN])
 	double beta = param_real(a->params, "beta");
 	const char *compat = param_compat(a->params);
 	if (strcmp(compat, "kvpress") == 0)
-		pyramid_kvpress(a->layers, a->n, window, a->retained, beta, layer);
+		pyramid_kvpress(a->layers, a->n, window, a->retained, beta, layer); /* rounds even below the window */
+	else if (a->keep < window)
+		for (int l = 0; l < a->layers; l++)
+			layer[l] = a->keep;
 	else if (strcmp(compat, "factory") == 0)
 		pyramid_factory(a->layers, a->n, window, a->keep, (int64_t)beta, layer);
 	else
@@ -93,4 +96,5 @@ const struct allocator allocator_pyramid = {.name = "pyramid",
 	.params = defs,
 	.compat = modes,
 	.allocate = allocate,
+	.any_keep = true,
 	.exact = true};

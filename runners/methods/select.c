@@ -50,7 +50,7 @@ int method_budgets(int64_t *budget, const struct plan_method *m, const struct sc
 		*flags = m->scorer && retained < 1 ? SELECT_ALL_KEPT : 0;
 		return 0;
 	}
-	if (keep < held) {
+	if (keep < held && !m->allocator->any_keep) {
 		for (int i = 0; i < heads; i++)
 			budget[i] = keep;
 		return 0;

@@ -106,6 +106,29 @@ static void p11_pyramid_budgets_are_sound(void **state)
 	}
 }
 
+/* kvpress rounds a layer's equal budget (halves to even, never 0) where every other press truncates: below its window too. Numbers
+ * of its 0.5.5, window 64. */
+static void pyramid_kvpress_below_the_window(void **state)
+{
+	(void)state;
+	static const struct {
+		int64_t n;
+		double retained;
+		int32_t want;
+	} cases[] = {{203, .25, 51}, {202, .25, 50}, {206, .25, 52}, {200, .001, 1}, {200, 1 - .9, 20}};
+	float scores[3 * 2 * 206] = {0};
+	struct plan_method m = resolved("pyramidkv", "{\"compat\":\"kvpress\"}");
+	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
+		struct scoring s = by_hand(&m, 3, 2, cases[c].n, scores);
+		struct selection sel = selected(&m, &s, cases[c].retained);
+		for (int i = 0; i < 6; i++)
+			assert_int_equal(sel.len[i], cases[c].want);
+		assert_int_equal(sel.flags, SELECT_WINDOW_CUT);
+		selection_free(&sel);
+	}
+	method_free(&m);
+}
+
 static void p13_pyramid_is_not_silently_snapkv(void **state)
 {
 	(void)state;
@@ -441,7 +464,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(pyramid_ours), cmocka_unit_test(pyramid_factory_table),
 		cmocka_unit_test(pyramid_kvpress_table), cmocka_unit_test(p11_pyramid_budgets_are_sound),
-		cmocka_unit_test(p13_pyramid_is_not_silently_snapkv), cmocka_unit_test(ada_1_golden),
+		cmocka_unit_test(p13_pyramid_is_not_silently_snapkv), cmocka_unit_test(pyramid_kvpress_below_the_window),
+		cmocka_unit_test(ada_1_golden),
 		cmocka_unit_test(ada_normalise), cmocka_unit_test(p26_kvzip_threshold), cmocka_unit_test(p25_empty_heads),
 		cmocka_unit_test(whole_heads), cmocka_unit_test(p5_window_is_not_lost_to_ties),
 		cmocka_unit_test(p10_budget_below_the_protected), cmocka_unit_test(p9_short_prompts),
