@@ -58,7 +58,7 @@ static int run_compare(const struct options *o)
 	char err[ERR_LEN] = "";
 	struct side a = {0}, b = {0};
 	struct comparison c = {0};
-	const struct compare_rules rules = {.alpha = option_number(o, "alpha", .05)};
+	const struct compare_rules rules = {.alpha = option_alpha(o, .05)};
 	struct compare_output output = output_of(o);
 	int code = EXIT_CELLS_FAILED;
 	options_check_out(o);

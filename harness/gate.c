@@ -299,7 +299,7 @@ static bool is_empty(const char *path)
 static int judge(struct night *n, char err[ERR_LEN])
 {
 	const struct options *o = n->o;
-	const struct compare_rules rules = {option_number(o, "alpha", gate_rules.alpha),
+	const struct compare_rules rules = {option_alpha(o, gate_rules.alpha),
 		option_number(o, "score-margin", gate_rules.score), option_number(o, "ratio-margin", gate_rules.ratio),
 		option_number(o, "time-margin", gate_rules.time), option_number(o, "busy", gate_rules.busy),
 		option_number(o, "waited", gate_rules.waited)};

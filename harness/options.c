@@ -177,6 +177,14 @@ double option_number(const struct options *o, const char *name, double otherwise
 	return x;
 }
 
+double option_alpha(const struct options *o, double otherwise)
+{
+	double x = option_number(o, "alpha", otherwise);
+	if (x <= 0 || x > 1)
+		die(EXIT_USAGE, "%s: --alpha wants a probability above 0, not \"%s\"", o->verb->name, option_text(o, "alpha", ""));
+	return x;
+}
+
 int64_t option_count(const struct options *o, const char *name, int64_t otherwise)
 {
 	const char *text = option_text(o, name, NULL);

@@ -53,6 +53,7 @@ const char *option_text(const struct options *o, const char *name, const char *o
 int64_t option_count(const struct options *o, const char *name, int64_t otherwise);        /* >= 0, else die */
 int option_int(const struct options *o, const char *name, int least, int otherwise);        /* from `least` to INT_MAX, else die */
 double option_number(const struct options *o, const char *name, double otherwise);         /* finite and >= 0, else die */
+double option_alpha(const struct options *o, double otherwise); /* --alpha, above 0 and up to 1, else die */
 int64_t option_bytes(const struct options *o, const char *name); /* "8G", "512M"; 0 = not given */
 
 /* Digits with K, M, G or T behind them (powers of 1024), or plain bytes; -1 = not a size. */

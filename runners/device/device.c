@@ -152,6 +152,8 @@ static int check_attention(const struct backend *b, const char *attention, const
 	return b->cudnn_usable(what) ? 0 : err_set(err, "attention \"cudnn\": %s", what);
 }
 
+enum { THREADS_MAX = 4096 }; /* far beyond any machine's cores; a hundred thousand would take minutes to start */
+
 int device_open(struct device **out, const struct device_options *o, char err[ERR_LEN])
 {
 	*out = NULL;
@@ -169,6 +171,8 @@ int device_open(struct device **out, const struct device_options *o, char err[ER
 		return -1;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	int threads = o->threads > 0 ? o->threads : cores > 0 ? (int)cores : 1;
+	if (threads > THREADS_MAX)
+		return err_set(err, "%d threads: at most %d", threads, THREADS_MAX);
 	struct pool *pool = pool_new(threads);
 	if (!pool)
 		return err_set(err, "cannot start %d threads", threads);

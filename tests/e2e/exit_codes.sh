@@ -37,6 +37,7 @@ wants 2 'from 1 to' "$K" calibrate kvzip-head --contexts 0
 wants 2 'from 1 to' "$K" continue "$plan" --tokens 0
 wants 2 'a number from 0' "$K" gate x.db --baseline main --alpha nan
 wants 2 'a number from 0' "$K" gate x.db --baseline main --score-margin -1
+for alpha in 0 1.01; do wants 2 'a probability' "$K" gate x.db --baseline main --alpha $alpha; wants 2 'a probability' "$K" compare x.db y.db --alpha $alpha; done
 wants 2 'table goes with --format csv' "$K" compare x.db y.db --table flips
 wants 2 'recent goes with --record' "$K" gate x.db --baseline main --recent 3
 wants 2 'nights goes with --gate' "$K" bench --nights 3

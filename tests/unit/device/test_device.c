@@ -75,6 +75,16 @@ static void test_tiles_refused(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static void test_too_many_threads(void **state)
+{
+	(void)state;
+	struct device *d;
+	char err[ERR_LEN] = "";
+	assert_int_equal(device_open(&d, &(struct device_options){.name = "cpu", .threads = 100000}, err), -1);
+	assert_null(d);
+	assert_string_equal(err, "100000 threads: at most 4096");
+}
+
 static void test_memory_limit(void **state)
 {
 	(void)state;
@@ -336,7 +346,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_open),
 		cmocka_unit_test(test_tiles_refused),
-		cmocka_unit_test(test_memory_limit),
+		cmocka_unit_test(test_too_many_threads), cmocka_unit_test(test_memory_limit),
 		cmocka_unit_test(test_pool),
 		cmocka_unit_test(test_pool_sleeps),
 		cmocka_unit_test(test_pool_near),
