@@ -65,7 +65,7 @@ int64_t ruler_count(const struct ruler *r, const char *text, size_t len, char er
 int64_t ruler_draft_tokens(const struct ruler *r, const struct ruler_draft *d, char err[ERR_LEN])
 {
 	int64_t n = ruler_count(r, d->text.text + d->uncounted, d->text.len - d->uncounted, err);
-	return n < 0 ? n : n + (!r->example || ruler_is_own(r) ? 0 : r->example_tokens);
+	return n < 0 || !d->example_apart ? n : n + r->example_tokens;
 }
 
 void ruler_python_list(const struct ruler_draft *d, struct strbuf *b)

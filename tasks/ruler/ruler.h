@@ -110,6 +110,7 @@ struct ruler_draft {
 	size_t prefix_at;   /* question | answer prefix */
 	size_t needle_at;   /* where the asked needle lies; SIZE_MAX = look for the first answer, if the family has one place */
 	size_t uncounted; /* bytes at the front left out of the count: their tokens were counted apart, in ruler.example_tokens */
+	bool example_apart; /* those tokens come on top: the example is left out of the count, or of the text */
 	char **answers;
 	int n_answers;
 	int new_tokens;
@@ -132,7 +133,9 @@ char *ruler_replace(char *text, const char *from, const char *to);
 
 /* ---- state of an open task ---- */
 
-enum { RULER_VERSION = 1, RULER_OWN_VERSION = 2, RULER_UPSTREAM_SEED = 42, RULER_UPSTREAM_ROWS = 500, RULER_OWN_ROWS = 50, RULER_REDRAWS = 200 };
+enum { RULER_UPSTREAM_SEED = 42, RULER_UPSTREAM_ROWS = 500, RULER_OWN_ROWS = 50, RULER_REDRAWS = 200 };
+/* Raised when the same request gives another text. OWN: of the own generator; VT: of upstream's present variable tracking. */
+enum { RULER_VERSION = 1, RULER_OWN_VERSION = 2, RULER_VT_VERSION = 2 };
 
 struct ruler_state { /* the two random streams of upstream */
 	struct twister python, numpy;

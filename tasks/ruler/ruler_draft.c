@@ -12,6 +12,7 @@ void ruler_draft_clear(struct ruler_draft *d)
 	d->n_answers = 0;
 	d->text.len = d->context_at = d->question_at = d->prefix_at = d->uncounted = 0;
 	d->needle_at = SIZE_MAX;
+	d->example_apart = false;
 }
 
 void ruler_draft_free(struct ruler_draft *d)

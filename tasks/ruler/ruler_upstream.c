@@ -378,6 +378,8 @@ static int upstream_open(struct task *t, struct ruler *r, char err[ERR_LEN])
 	if (r->config->family->fit(r, err))
 		return -1;
 	t->identity.variant = variant_of(r);
+	if (r->config->family == &ruler_vt && !r->oct2024)
+		t->identity.version = RULER_VT_VERSION;
 	r->before = mem_new(1, sizeof(*r->before));
 	r->before[0] = r->random;
 	r->n_before = 1;

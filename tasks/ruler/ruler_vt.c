@@ -147,10 +147,13 @@ static void example_put(struct ruler *r, struct ruler_draft *d, bool final)
 	} else if (r->oct2024) {
 		strbuf_printf(&d->text, " %s\n\n", r->example);
 		d->uncounted = d->text.len;
+		d->example_apart = true;
 	} else if (final) {
 		char *anew = example_anew(r);
 		strbuf_printf(&d->text, "%s\n", anew);
 		free(anew);
+	} else {
+		d->example_apart = true;
 	}
 }
 

@@ -444,6 +444,46 @@ static void test_upstream_lengths(void **state)
 		}
 }
 
+/* SHA-256 of the first three rows (prompt, answers joined by "|", NUL) that upstream's own programs (NVIDIA/RULER @c3f5e3b) write with a
+ * tokenizer that counts as count_words: fitting, draws and texts to the byte. */
+static void test_upstream_rows(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *task, *sha256;
+		int64_t length;
+		uint64_t seed;
+	} rows[] = {
+		{"ruler-vt", "00dcebe4ccad8f848174174b4864e0173c243eeb9cd457242ece8dd91ca7bf15", 2048, 42},
+		{"ruler-vt", "957271366441d528bc73075ba1386cf1ee393e58a2da6606c09f4f5a211b6b44", 8192, 7},
+		{"ruler-cwe", "6ce7b1bf37673c1a6b385e8e90cb6a02d34e1e106f5f8d8b6a38341481a8568f", 8192, 7},
+		{"ruler-fwe", "da43663efb11d10135eb927f02a3bc245533cc185277bbb5314058bacab46baa", 8192, 7},
+	};
+	need_shared(folder);
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+		struct task_request rq = request(rows[k].task, rows[k].length);
+		rq.path = folder;
+		rq.seed = rows[k].seed;
+		struct task *t = open_task(&rq);
+		struct strbuf b = {0};
+		char sha[SHA_LEN];
+		for (int i = 0; i < 3; i++) {
+			struct task_context c = context_of(t, i);
+			char *all = whole(&c);
+			strbuf_puts(&b, all);
+			for (int a = 0; a < c.questions[0].n_answers; a++)
+				strbuf_printf(&b, "%s%s", a ? "|" : "", c.questions[0].answers[a]);
+			strbuf_add(&b, "", 1);
+			free(all);
+			task_context_free(&c);
+		}
+		sha256_hex(b.text, b.len, sha);
+		assert_string_equal(sha, rows[k].sha256);
+		strbuf_free(&b);
+		task_close(t);
+	}
+}
+
 /* An essay repeated where the length asks for more than it holds. */
 static void test_essay_repeats(void **state)
 {
@@ -681,6 +721,7 @@ int main(void)
 		cmocka_unit_test(test_own_truth),
 		cmocka_unit_test(test_upstream_words),
 		cmocka_unit_test(test_upstream_lengths),
+		cmocka_unit_test(test_upstream_rows),
 		cmocka_unit_test(test_essay_repeats),
 		cmocka_unit_test(test_read_back),
 		cmocka_unit_test(test_rows_of_ruler),
