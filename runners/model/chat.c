@@ -18,8 +18,7 @@ struct chat_template {
 	const char *answer_open, *answer_close;
 	const char *repeat_first, *repeat_later; /* KVzip */
 	int repeat_ids;
-	bool trims;               /* system and user texts and answers lose white space at both ends */
-	const char *golden_start; /* put before a given answer, which is trimmed then */
+	bool trims; /* system and user texts and answers lose white space at both ends */
 };
 
 #define LLAMA_HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
@@ -47,7 +46,7 @@ static const struct chat_template templates[] = {
 	{"chatml", CHATML_TURNS, .answer_open = "<|im_start|>assistant\n", REPEAT_AS_KVZIP},
 	{"tiny-pair", .begin = "<|begin|>", .system_open = "<|system|>", .system_close = "<|end|>", .user_open = "<|user|>",
 		.user_close = "<|end|>", .answer_open = "<|assistant|>", .answer_close = "<|end|>",
-		.repeat_first = "\nRepeat the text.", .repeat_later = "\nRepeat the text.", .golden_start = " "},
+		.repeat_first = "\nRepeat the text.", .repeat_later = "\nRepeat the text."},
 	{"raw", .begin = "", .system_open = "", .system_close = "\n\n", .user_open = "", .user_close = "", .answer_open = "",
 		.answer_close = "", REPEAT_AS_KVZIP},
 };
@@ -320,17 +319,13 @@ int chat_encode(const struct chat_template *t, struct tokenizer *tok, const char
 int chat_encode_golden(const struct chat_template *t, struct tokenizer *tok, const char *golden, struct ids *out, char err[ERR_LEN])
 {
 	struct span g = span_of(golden), none = {"", 0};
-	struct strbuf answer = {0};
 	char *next;
-	if (t->trims || t->golden_start)
+	if (t->trims)
 		trim(&none, &g);
-	strbuf_puts(&answer, t->golden_start ? t->golden_start : "");
-	strbuf_add(&answer, g.s, g.len);
 	chat_next(t, &next);
-	bool failed = encode_user(tok, span_of(answer.text), out, err) || encode_own(tok, next, out, err);
-	strbuf_free(&answer);
+	int rc = encode_user(tok, g, out, err) || encode_own(tok, next, out, err) ? -1 : 0;
 	free(next);
-	return failed ? -1 : 0;
+	return rc;
 }
 
 void chat_ids_free(struct chat_ids *c)

@@ -50,8 +50,8 @@ struct chat_ids {
 int chat_encode(const struct chat_template *t, struct tokenizer *tok, const char *system, const char *context,
 	const char *question, const char *answer_prefix, struct chat_ids *out, char err[ERR_LEN]);
 void chat_ids_free(struct chat_ids *c);
-/* Appends what follows a turn's tail in a multi-turn session: the golden answer as plain text (trimmed where the template trims;
- * behind the space that the tiny pair's template puts there), the end of that turn and the opening of the next user turn. */
+/* Appends what follows a turn's tail in a multi-turn session: the golden answer as plain text (trimmed where the template trims),
+ * the end of that turn and the opening of the next user turn (chat_next). */
 int chat_encode_golden(const struct chat_template *t, struct tokenizer *tok, const char *golden, struct ids *out, char err[ERR_LEN]);
 
 #endif
