@@ -333,10 +333,21 @@ static size_t char_start(const char *text, size_t at)
 	return at;
 }
 
-size_t runner_cut_tokens(struct runner *r, const char *text, size_t len, int64_t n)
+/* Do the ids spell the text? Then *bytes is what the first n of them do. Not where NFC changed it or bytes have no token. */
+static bool bytes_of_ids(const struct tokenizer *t, const struct ids *ids, const char *text, size_t len, int64_t n, size_t *bytes)
 {
-	if (runner_count_tokens(r, text, len) <= n)
-		return len;
+	struct strbuf b = {0};
+	tokenizer_decode(t, ids->v, (size_t)n, false, &b);
+	*bytes = b.len;
+	tokenizer_decode(t, ids->v + n, ids->n - (size_t)n, false, &b);
+	bool spelled = b.len == len && memcmp(b.text, text, len) == 0;
+	strbuf_free(&b);
+	return spelled;
+}
+
+/* The longest prefix, cut at a character, that has n tokens by itself, as a search finds it. */
+static size_t cut_by_count(struct runner *r, const char *text, size_t len, int64_t n)
+{
 	size_t lo = 0, hi = len; /* lo fits, hi does not */
 	while (hi - lo > 1) {
 		size_t mid = char_start(text, lo + (hi - lo) / 2);
@@ -348,6 +359,19 @@ size_t runner_cut_tokens(struct runner *r, const char *text, size_t len, int64_t
 			hi = mid;
 	}
 	return lo;
+}
+
+size_t runner_cut_tokens(struct runner *r, const char *text, size_t len, int64_t n)
+{
+	struct ids ids = {0};
+	char err[ERR_LEN];
+	size_t bytes = len;
+	n = n > 0 ? n : 0;
+	if (r->tokenizer && !tokenizer_encode(r->tokenizer, text, len, false, &ids, err) && (int64_t)ids.n > n &&
+		!bytes_of_ids(r->tokenizer, &ids, text, len, n, &bytes))
+		bytes = cut_by_count(r, text, len, n);
+	ids_free(&ids);
+	return bytes;
 }
 
 int64_t scorer_bytes(const struct scorer *sc, const struct scoring *s)

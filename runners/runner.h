@@ -71,7 +71,8 @@ struct runner_overhead runner_overhead(struct runner *r, bool chat, const char *
 
 /* Tokens of plain text (no specials added): the unit tasks measure length in. Negative on error. */
 int64_t runner_count_tokens(struct runner *r, const char *text, size_t len);
-/* The longest prefix (or suffix) of text, cut at a character, that has at most n tokens: length in bytes of what stays. */
+/* Bytes of text that its first n tokens stand for; they may end inside a character. Where tokens do not spell the text (NFC changes
+ * it, bytes have no token), the longest prefix cut at a character that a search finds to have at most n tokens by itself. */
 size_t runner_cut_tokens(struct runner *r, const char *text, size_t len, int64_t n);
 
 /* ---- methods ---- */

@@ -63,7 +63,7 @@ struct task_request {
 	uint64_t seed; /* RULER upstream: 0 = its own, 42 */
 	int max_new_tokens; /* 0 = the task's own */
 	int64_t (*count_tokens)(void *user, const char *text, size_t len);
-	size_t (*cut_tokens)(void *user, const char *text, size_t len, int64_t n); /* bytes of the longest prefix of n tokens */
+	size_t (*cut_tokens)(void *user, const char *text, size_t len, int64_t n); /* bytes that the first n tokens stand for */
 	void *user;
 };
 

@@ -1,6 +1,7 @@
 /* test_runner.c: whole contexts through runner.h on the embedded pair: answers, protocols, sharing, bits, memory, timing. */
 #include "runners/runner.h"
 #include "runners/methods/method.h"
+#include "runners/model/tokenizer.h"
 #include "tests/unit/test.h"
 
 /* ---- collecting answers ---- */
@@ -374,6 +375,32 @@ static void sessions_feed_their_history(void **state)
 	runner_close(r);
 }
 
+/* Cutting n tokens off is cutting the ids: also inside white space and characters, and where a word's beginning has more tokens than
+ * the word. */
+static void texts_are_cut_between_ids(void **state)
+{
+	(void)state;
+	static const char text[] = "The old man   saw  the\n\n\nlake; doctor Code amber 482 137. \U0001F642\U0001F642 Größe  pleased clerk.";
+	struct runner *r = open_with("tiny-pair/target", "bf16", 1, 0);
+	char err[ERR_LEN];
+	struct tokenizer *t;
+	struct ids ids = {0};
+	struct strbuf b = {0};
+	assert_int_equal(tokenizer_open_json(&t, "runners/model/tiny-pair/target/tokenizer.json", err), 0);
+	assert_int_equal(tokenizer_encode(t, text, sizeof text - 1, false, &ids, err), 0);
+	assert_true(ids.n > 40);
+	for (size_t n = 0; n <= ids.n; n++) {
+		assert_int_equal(runner_cut_tokens(r, text, sizeof text - 1, (int64_t)n), b.len);
+		if (n < ids.n)
+			tokenizer_decode(t, ids.v + n, 1, false, &b);
+	}
+	assert_int_equal(runner_cut_tokens(r, text, sizeof text - 1, 1000), sizeof text - 1);
+	strbuf_free(&b);
+	ids_free(&ids);
+	tokenizer_close(t);
+	runner_close(r);
+}
+
 /* A cut on ids leaves the rest as it was: the same prompt as a context without those words. */
 static void dropped_ids_are_left_out(void **state)
 {
@@ -446,6 +473,7 @@ int main(void)
 		cmocka_unit_test(beyond_max_positions_is_refused_without_allow_long),
 		cmocka_unit_test(timing_parts_sum_to_the_whole),
 		cmocka_unit_test(sessions_feed_their_history),
+		cmocka_unit_test(texts_are_cut_between_ids),
 		cmocka_unit_test(dropped_ids_are_left_out),
 		cmocka_unit_test(answers_have_a_least_length),
 		cmocka_unit_test(pairs_need_one_tokenizer),
