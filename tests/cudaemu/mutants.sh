@@ -53,6 +53,20 @@ run() { # VARIANT, PATTERN; says how it failed, nothing if it passed. Out of tim
 	[ $rc -eq 0 ] && return
 	if [ $rc -eq 66 ]; then echo race; elif [ $rc -eq 124 ]; then echo "$1, $2: not done after ${KVB_MUTANT_SECONDS:-240} s (KVB_MUTANT_SECONDS)" >&2; elif grep -q '^cudaemu: ' "$log"; then echo report; else echo values; fi
 }
+capability_for() { # FILE: of the GPU that takes its kernels
+	if [[ $1 == *attend_wgmma.cu ]]; then echo 90; else echo 80; fi
+}
+# FILES: whether every test that is to notice something is silent on the code as it is
+all_silent() {
+	local file program pattern how rc=0
+	while read -r file; do while read -r program pattern; do echo "$(capability_for "$file") $program $pattern"; done < <(tests_for "$file"); done < <(printf '%s\n' "$@" | sort -u) | sort -u |
+		{ while read -r CUEMU_CC program pattern; do
+			export CUEMU_CC
+			ln -sf "$(realpath "$KVB_EMU/tsan/$program")" "$work/tsan"
+			how=$(run tsan "$pattern")
+			[ -z "$how" ] || { echo "$program, $pattern: $how without any mutant" >&2; rc=1; }
+		done; rm -f "$work/tsan"; return $rc; }
+}
 # SOURCE, mutated copy, PROGRAM, PATTERN of its tests: how it was caught, or nothing
 try_program() {
 	local how order
@@ -70,8 +84,7 @@ try_program() {
 # FILE, LINE, NAME: how it was caught, or nothing
 try() {
 	local program pattern how= copy=$work/$(basename "$1")
-	export CUEMU_CC=80
-	[[ $1 == *attend_wgmma.cu ]] && CUEMU_CC=90 # the GPU that takes this kernel
+	export CUEMU_CC; CUEMU_CC=$(capability_for "$1")
 	sed "$2s/\\b$3\\b/no_$3/" "$1" >"$copy"
 	cmp -s "$1" "$copy" && { echo "cannot change $1:$2" >&2; return; }
 	while [ -z "$how" ] && read -r program pattern; do how=$(try_program "$1" "$copy" "$program" "$pattern"); done < <(tests_for "$1")
@@ -101,6 +114,7 @@ runners/device/cuda/queue.c|cudaStreamWaitEvent|cudaStreamWaitEvent
 FIXED
 	exit
 fi
+all_silent $(all_sites "$@" | cut -d' ' -f1) || { echo 'a test that reports something anyway notices nothing' >&2; exit 1; }
 echo '| site | taken out | caught by |'
 echo '|---|---|---|'
 missed=0

@@ -205,11 +205,11 @@ static size_t allocated(void)
 	return l.device_bytes;
 }
 
-/* One chunk by two queues, each in its own rows of `all`. */
+/* A chunk by each of two queues, one behind the other in the cache (what a queue wrote it alone may write over), in rows of `all` of their own. */
 static void both_queues(struct queue *const q[2], struct kv *kv, struct tensor *const xt[2], struct tensor *const out[2], struct tensor *all, int64_t *row)
 {
 	for (int i = 0; i < 2; i++, *row += CHUNK)
-		if (pass(q[i], kv, xt[i], out[i], 0, CHUNK) || op_copy(q[i], all, *row, 0, out[i], 0, 0, CHUNK, HEADS * D) || queue_sync(q[i]))
+		if (pass(q[i], kv, xt[i], out[i], i * CHUNK, CHUNK) || op_copy(q[i], all, *row, 0, out[i], 0, 0, CHUNK, HEADS * D) || queue_sync(q[i]))
 			fail_msg("%s", device_error(queue_device(q[i])));
 }
 
@@ -228,21 +228,21 @@ static float *come_and_go(bool offload, bool reserved)
 		xt[i] = tensor_of(q[i], x, CHUNK, COLS);
 		out[i] = tensor_new(d, CHUNK, HEADS * D);
 	}
-	struct kv *kv = cache(d, CHUNK), *other;
+	struct kv *kv = cache(d, 2 * CHUNK), *other;
 	both_queues(q, kv, xt, out, all, &row); /* scratch has its size */
 	kv_free(kv);
 	int64_t before = device_bytes(d);
 	size_t taken = allocated();
-	kv = cache(d, offload ? BIG : CHUNK);
-	other = cache(d, offload ? BIG / 2 * 3 : CHUNK);
+	kv = cache(d, offload ? BIG : 2 * CHUNK);
+	other = cache(d, offload ? BIG / 2 * 3 : 2 * CHUNK);
 	both_queues(q, kv, xt, out, all, &row);
 	kv_free(kv); /* the buffers are the other one's now */
-	assert_int_equal(device_bytes(d) - before, offload ? 2 * 4 * kv_bytes_for(d, D, KV * (int64_t)BIG) : kv_bytes_for(d, D, LAYERS * KV * CHUNK));
+	assert_int_equal(device_bytes(d) - before, offload ? 2 * 4 * kv_bytes_for(d, D, KV * (int64_t)BIG) : kv_bytes_for(d, D, LAYERS * KV * 2 * CHUNK));
 	both_queues(q, other, xt, out, all, &row);
 	kv_free(other);
 	assert_int_equal(device_bytes(d), before);
 	assert_int_equal(allocated(), taken);
-	kv = cache(d, offload ? BIG : CHUNK);
+	kv = cache(d, offload ? BIG : 2 * CHUNK);
 	both_queues(q, kv, xt, out, all, &row);
 	kv_free(kv);
 	assert_int_equal(device_bytes(d), before);

@@ -5,7 +5,8 @@
  *
  * Copies of whole layers run on a stream of their own, the copier; only events order it and the queue:
  * - the copier waits for `wrote` (the queue's last write to any such cache) and for the buffer's `read` (the last operation that looked at what it held);
- * - the queue waits for the buffer's `filled` before it reads it, and before it writes over rows that may still be on their way. */
+ * - the queue waits for the buffer's `filled` before it reads it, and before it writes over rows that may still be on their way.
+ * Another queue, once this one was synchronised, may read the cache and add to it; rows that a queue wrote it alone may write over, since its copier may be at them. */
 #include "runners/device/cuda/cuda.h"
 
 #include <stdlib.h>
