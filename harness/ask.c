@@ -135,8 +135,7 @@ static void ask_free(struct ask *k)
 
 static int answer_all(struct ask *k, char err[ERR_LEN])
 {
-	struct runner_question q = {
-		.text = k->question ? k->question : "", .max_new_tokens = longest_answer(k->o)};
+	struct runner_question q = {.text = k->question ? k->question : "", .max_new_tokens = longest_answer(k->o)};
 	struct runner_job job = {.context = k->context ? k->context : "",
 		.chat = true,
 		.user_turn = k->user_turn,
@@ -199,16 +198,16 @@ static void print_json(const struct ask *k)
 	json_t *answers = json_array();
 	for (int v = 0; v < k->n_variants; v++) {
 		const struct reply *r = &k->replies[v];
-		json_array_append_new(
-			answers, json_pack("{s:o, s:f, s:f, s:o, s:s, s:o, s:s, s:o, s:o}", "method", json_bytes(k->variants[v].method),
-					 "retained", k->variants[v].retained, "kept", r->kept, "ttft_ms",
-					 isnan(r->ttft_ms) ? json_null() : json_real(r->ttft_ms), "status", statuses[r->status],
-					 "message", json_bytes(r->message), "finish", r->finish == FINISH_STOP ? "stop" : "length", "text",
-					 json_bytes(r->text), "ids", json_ids(r->ids, r->n_ids)));
+		json_array_append_new(answers,
+			json_pack("{s:o, s:f, s:f, s:o, s:s, s:o, s:s, s:o, s:o}", "method", json_bytes(k->variants[v].method),
+				"retained", k->variants[v].retained, "kept", r->kept, "ttft_ms",
+				isnan(r->ttft_ms) ? json_null() : json_real(r->ttft_ms), "status", statuses[r->status], "message",
+				json_bytes(r->message), "finish", r->finish == FINISH_STOP ? "stop" : "length", "text",
+				json_bytes(r->text), "ids", json_ids(r->ids, r->n_ids)));
 	}
 	char *name = models_name(option_text(k->o, "target", ""), k->runner);
-	json_t *all = json_pack("{s:o, s:i, s:o, s:o}", "target", json_bytes(name), "context_tokens", k->context_tokens, "prompt_ids",
-		json_ids(k->prompt_ids, k->n_prompt), "answers", answers);
+	json_t *all = json_pack("{s:o, s:i, s:o, s:o}", "target", json_bytes(name), "context_tokens", k->context_tokens,
+		"prompt_ids", json_ids(k->prompt_ids, k->n_prompt), "answers", answers);
 	free(name);
 	json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	printf("\n");
@@ -231,7 +230,8 @@ static void check_options(const struct options *o)
 		die(EXIT_USAGE, "ask: --context FILE and --question TEXT are needed, or --user-file FILE");
 	for (size_t i = 0; option_has(o, "user-file") && i < sizeof apart / sizeof *apart; i++)
 		if (option_has(o, apart[i]))
-			die(EXIT_USAGE, "ask: --user-file is a whole user turn for the full cache, --%s has no part in it", apart[i]);
+			die(EXIT_USAGE, "ask: --user-file is a whole user turn for the full cache, --%s has no part in it",
+				apart[i]);
 	longest_answer(o);
 	const char *format = option_text(o, "format", "text"), *protocol = option_text(o, "protocol", "agnostic");
 	if (strcmp(format, "text") && strcmp(format, "json"))

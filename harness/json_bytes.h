@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
-/* jansson makes no string of bytes that are not UTF-8 (a file's name, a message cut inside a character), and what was to hold it is lost:
- * such bytes become U+FFFD. New reference, never NULL. */
+/* jansson makes no string of bytes that are not UTF-8 (a file's name, a message cut inside a character), and what was to hold it
+ * is lost: such bytes become U+FFFD. New reference, never NULL. */
 json_t *json_bytes(const char *s);
 
 #endif

@@ -181,7 +181,8 @@ double option_alpha(const struct options *o, double otherwise)
 {
 	double x = option_number(o, "alpha", otherwise);
 	if (x <= 0 || x > 1)
-		die(EXIT_USAGE, "%s: --alpha wants a probability above 0, not \"%s\"", o->verb->name, option_text(o, "alpha", ""));
+		die(EXIT_USAGE, "%s: --alpha wants a probability above 0, not \"%s\"", o->verb->name,
+			option_text(o, "alpha", ""));
 	return x;
 }
 

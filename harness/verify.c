@@ -311,8 +311,8 @@ static void print_json(const struct audit *a, const char *path)
 			list, json_pack("{s:s, s:s, s:o}", "check", checks[i].name, "title", checks[i].title, "found", found));
 	}
 	int faults = audit_faults(a);
-	json_t *all = json_pack("{s:o, s:i, s:i, s:i, s:o}", "database", json_bytes(path), "cells", a->n_cells, "faults", faults, "notices",
-		a->n_found - faults, "checks", list);
+	json_t *all = json_pack("{s:o, s:i, s:i, s:i, s:o}", "database", json_bytes(path), "cells", a->n_cells, "faults", faults,
+		"notices", a->n_found - faults, "checks", list);
 	json_dumpf(all, stdout, JSON_INDENT(1));
 	printf("\n");
 	json_decref(all);

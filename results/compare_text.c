@@ -55,7 +55,8 @@ static void plain_text(struct strbuf *out, const char *s)
 		strbuf_puts(out, (unsigned char)*s < 0x20 || *s == 0x7f ? " " : (char[]){*s, 0});
 }
 
-static void (*const escape[])(struct strbuf *out, const char *s) = {plain_text, markdown_text, latex_text, csv_text}; /* of a style */
+static void (*const escape[])(struct strbuf *out, const char *s) = {
+	plain_text, markdown_text, latex_text, csv_text}; /* of a style */
 
 static void print_row(struct strbuf *out, const struct grid *g, int row, enum style style, const int *widths)
 {

@@ -314,7 +314,8 @@ static int prior_pass(struct runner *r, const struct shards *list, const char *s
 		free(oracle);
 		shard_close(&s);
 		if (!oracle)
-			return err_set(err, ours ? "%s: out of memory for its scores" : "%s: a shard of another target", list->path[i]);
+			return err_set(
+				err, ours ? "%s: out of memory for its scores" : "%s: a shard of another target", list->path[i]);
 	}
 	return 0;
 }

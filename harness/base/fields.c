@@ -29,8 +29,12 @@ void csv_text(struct strbuf *out, const char *s)
  * inverted exclamation mark, | as a dash); NULL = itself. */
 static const char *latex_special(char c)
 {
-	static const char *const names[] = {['\\'] = "backslash", ['~'] = "asciitilde", ['^'] = "asciicircum", ['<'] = "less",
-		['>'] = "greater", ['|'] = "bar"};
+	static const char *const names[] = {['\\'] = "backslash",
+		['~'] = "asciitilde",
+		['^'] = "asciicircum",
+		['<'] = "less",
+		['>'] = "greater",
+		['|'] = "bar"};
 	return c > 0 && (size_t)c < sizeof names / sizeof *names ? names[(size_t)c] : NULL;
 }
 

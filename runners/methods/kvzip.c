@@ -169,7 +169,8 @@ cleanup:
 static double flops(const struct scoring *s)
 {
 	const struct model_config *c = forward_config(s->forward);
-	int64_t prefix = s->shape.prefix, n = s->shape.first + s->shape.count - prefix, chunk = param_int(s->params, "chunk"), start, size;
+	int64_t prefix = s->shape.prefix, n = s->shape.first + s->shape.count - prefix, chunk = param_int(s->params, "chunk"),
+		start, size;
 	double queries = 0, attended = 0, scored = 0;
 	for (int64_t b = 0; kvzip_chunk(n, chunk, b, &start, &size); b++) {
 		double q = (double)kvzip_repeat_ids(s->repeat, s->ids + prefix, chunk, start, size, NULL);

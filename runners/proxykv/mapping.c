@@ -25,8 +25,8 @@ static int64_t padded(int64_t cols)
 int64_t mapping_bytes(const struct mapper *m, int64_t n)
 {
 	struct mapper_program *p = mapper_program_new(m);
-	int64_t bytes = tensor_bytes(p->rows, padded(strip_cols(p, n, MAPPING_WORK))) + tensor_bytes(1, p->n_params) + tensor_bytes(1, n) +
-			tensor_bytes(p->targets, n);
+	int64_t bytes = tensor_bytes(p->rows, padded(strip_cols(p, n, MAPPING_WORK))) + tensor_bytes(1, p->n_params) +
+			tensor_bytes(1, n) + tensor_bytes(p->targets, n);
 	mapper_program_free(p);
 	return bytes;
 }

@@ -249,7 +249,8 @@ int64_t proxy_pass_bytes(const struct proxy_pass *r)
 		sums += features_bytes(r->proxy->forward, &r->want[i].spec, r->count);
 	if (!proxy_pass_wanted(r))
 		return 0;
-	return kv_device_bytes_for(r->proxy->device, layers_needed(r), c->kv_heads, c->head_dim, r->n) + sums + maps_bytes(r) + (r->n_looks ? look : 0);
+	return kv_device_bytes_for(r->proxy->device, layers_needed(r), c->kv_heads, c->head_dim, r->n) + sums + maps_bytes(r) +
+	       (r->n_looks ? look : 0);
 }
 
 static void run(struct proxy_pass *r)

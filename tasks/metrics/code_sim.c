@@ -3,8 +3,8 @@
  * Of the answer the first line with none of `, #, // in it. Upstream's fuzzywuzzy uses Python's difflib, unless
  * python-Levenshtein is installed, when it quietly uses the indel distance and scores rise by about two points: both are here,
  * difflib is the default. A third variant leaves out blank lines (lm-eval). Rounded to whole percents, half to even (of indel as
- * package 0.12 divides; since 0.20 it subtracts from 1, which may move an exact half, 2 * 1 / 80, up by one percent). Lengths in code
- * points. */
+ * package 0.12 divides; since 0.20 it subtracts from 1, which may move an exact half, 2 * 1 / 80, up by one percent). Lengths in
+ * code points. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -198,7 +198,8 @@ int ruler_fit_own(struct ruler *r, char err[ERR_LEN])
 	int failed = tokens < 0 ? -1 : tokens > r->budget ? ruler_no_room(r, least, tokens - r->new_tokens, err) : 0;
 	struct own_bracket b = {least, tokens, most == INT64_MAX ? most : most + 1, 0, (double)tokens / (double)least};
 	/* a_unit of the least size alone holds the prompt and the answer, too: it does not say that no unit more fits */
-	for (int i = 0; i < TRIES && !failed && b.over - b.fits > 1 && (!i || (double)(r->budget - b.fits_tokens) >= b.a_unit); i++)
+	for (int i = 0; i < TRIES && !failed && b.over - b.fits > 1 && (!i || (double)(r->budget - b.fits_tokens) >= b.a_unit);
+		i++)
 		failed = own_try(r, &b, &d, err);
 	r->size = b.fits;
 	ruler_draft_free(&d);

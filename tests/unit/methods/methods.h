@@ -78,8 +78,9 @@ struct run_trained {
 static const int32_t run_first[] = {31, 32, 33}, run_later[] = {41, 42}, run_tail[] = {21, 22};
 
 /* ids: prefix, context, after. rc and err say how it ended; close it in any case. trained: or NULL. */
-static inline void run_open_trained(struct run *r, const struct engine *e, const char *name, const char *options, const int32_t *ids,
-	int64_t prefix, int64_t context, int64_t after, const struct repeat_prompt *repeat, const struct run_trained *trained)
+static inline void run_open_trained(struct run *r, const struct engine *e, const char *name, const char *options,
+	const int32_t *ids, int64_t prefix, int64_t context, int64_t after, const struct repeat_prompt *repeat,
+	const struct run_trained *trained)
 {
 	const struct model_config *c = model_config(e->model);
 	int64_t n = prefix + context + after;
@@ -108,7 +109,8 @@ static inline void run_open_trained(struct run *r, const struct engine *e, const
 	r->rc = sc->begin ? sc->begin(&r->s, r->err) : 0;
 	if (r->rc)
 		return;
-	struct observer obs = {sc->observes, sc->first_pos ? sc->first_pos(&r->s) : 0, run_observe, r, sc->layers ? sc->layers(&r->s) : 0};
+	struct observer obs = {
+		sc->observes, sc->first_pos ? sc->first_pos(&r->s) : 0, run_observe, r, sc->layers ? sc->layers(&r->s) : 0};
 	r->rc = forward_prefill(e->forward, ids, n, r->kv, &obs, sc->observe ? 1 : 0, NULL, NULL, NULL, NULL, r->err);
 	if (r->rc == 0)
 		r->rc = sc->finish(&r->s, r->err);

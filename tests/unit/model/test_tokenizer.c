@@ -359,7 +359,8 @@ static void bytes_without_token(void **state)
 static void an_empty_token_comes_first(void **state)
 {
 	(void)state;
-	static const char json[] = "{\"model\":{\"vocab\":{\"\":0,\"a\":1},\"merges\":[]},\"pre_tokenizer\":" BYTE_LEVEL("false") "}";
+	static const char json[] =
+		"{\"model\":{\"vocab\":{\"\":0,\"a\":1},\"merges\":[]},\"pre_tokenizer\":" BYTE_LEVEL("false") "}";
 	char err[ERR_LEN];
 	struct tokenizer *t;
 	assert_int_equal(tokenizer_open_memory(&t, "made.json", json, strlen(json), err), 0);

@@ -292,7 +292,8 @@ static void answers_are_escaped(void **state)
 	const char *kept = s->answer;
 	s->answer = "=1|<~&\"\\";
 	wants("md", (const char *const[]){" =1\\|\\<\\~\\&\"\\\\ |", NULL});
-	wants("latex", (const char *const[]){"=1\\textbar{}\\textless{}\\textasciitilde{}\\&\\symbol{34}\\textbackslash{}", NULL});
+	wants("latex",
+		(const char *const[]){"=1\\textbar{}\\textless{}\\textasciitilde{}\\&\\symbol{34}\\textbackslash{}", NULL});
 	char *flips = print("csv", "flips", 1);
 	assert_non_null(strstr(flips, ",\"'=1|<~&\"\"\\\""));
 	free(flips);
@@ -309,7 +310,6 @@ int main(void)
 		NIGHT_TEST(speed_by_ratio_and_by_time), NIGHT_TEST(another_precision_is_what_is_compared),
 		NIGHT_TEST(other_parameters_of_one_method_meet_by_name), NIGHT_TEST(cells_of_one_side_only),
 		NIGHT_TEST(a_run_by_its_id), NIGHT_TEST(refusals_name_the_difference), NIGHT_TEST(nothing_in_common),
-		NIGHT_TEST(not_a_number_is_unknown), NIGHT_TEST(five_formats),
-		NIGHT_TEST(answers_are_escaped)};
+		NIGHT_TEST(not_a_number_is_unknown), NIGHT_TEST(five_formats), NIGHT_TEST(answers_are_escaped)};
 	return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
 }

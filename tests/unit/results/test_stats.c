@@ -142,10 +142,9 @@ static void disjoint_intervals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(wilson_by_hand), cmocka_unit_test(wilson_at_the_ends),
-		cmocka_unit_test(quantiles_interpolate),
-		cmocka_unit_test(nan_has_no_place_in_an_order), cmocka_unit_test(bootstrap_near_normal),
-		cmocka_unit_test(bootstrap_is_seeded), cmocka_unit_test(bootstrap_of_two),
-		cmocka_unit_test(clusters_widen_the_interval), cmocka_unit_test(clusters_weigh_rows),
-		cmocka_unit_test(disjoint_intervals)};
+		cmocka_unit_test(quantiles_interpolate), cmocka_unit_test(nan_has_no_place_in_an_order),
+		cmocka_unit_test(bootstrap_near_normal), cmocka_unit_test(bootstrap_is_seeded),
+		cmocka_unit_test(bootstrap_of_two), cmocka_unit_test(clusters_widen_the_interval),
+		cmocka_unit_test(clusters_weigh_rows), cmocka_unit_test(disjoint_intervals)};
 	return cmocka_run_group_tests_name("stats", tests, NULL, NULL);
 }

@@ -444,8 +444,8 @@ static void test_upstream_lengths(void **state)
 		}
 }
 
-/* SHA-256 of the first three rows (prompt, answers joined by "|", NUL) that upstream's own programs (NVIDIA/RULER @c3f5e3b) write with a
- * tokenizer that counts as count_words: fitting, draws and texts to the byte. */
+/* SHA-256 of the first three rows (prompt, answers joined by "|", NUL) that upstream's own programs (NVIDIA/RULER @c3f5e3b) write
+ * with a tokenizer that counts as count_words: fitting, draws and texts to the byte. */
 static void test_upstream_rows(void **state)
 {
 	(void)state;
