@@ -33,15 +33,17 @@ if [ -e "$bench" ]; then
 else echo "skip - InfiniteBench: no predictions in $data"; fi
 llama=$data/longbench/pred/llama2-7b-chat-4k
 if [ -e "$llama" ]; then
-	right=0 start=$(date +%s%N)
+	right=0
+	times >"$dir/before" # of this shell and, in the second line, of what it ran: other work in the machine does not count
 	while IFS='"' read -r _ task value; do
 		score --predictions "$llama/$task.jsonl" --task "$task" --format json
 		ours=$(sed -n 's/^ "score": \([0-9.]*\),$/\1/p' "$dir/out") theirs=$(echo "$value" | tr -dc '0-9.')
 		[ "$(printf %.2f "$ours")" = "$(printf %.2f "$theirs")" ] && right=$((right + 1)) || echo "$task: $ours, published $theirs"
 	done < <(tr ',{}' '\n\n\n' <"$llama/result.json" | grep '"')
 	check "LongBench: the 21 published scores ($right of 21)" [ $right -eq 21 ]
-	ms=$((($(date +%s%N) - start) / 1000000))
-	check "in under 5 s ($ms ms, 21 processes)" [ $ms -lt 5000 ]
+	times >"$dir/after"
+	ms=$(awk -F '[ms ]+' '{ sum[FILENAME] = FNR == 2 ? 60 * ($1 + $3) + $2 + $4 : 0 } END { printf "%d", 1000 * (sum[ARGV[2]] - sum[ARGV[1]]) }' "$dir/before" "$dir/after")
+	check "in under 5 s of CPU time ($ms ms, 21 processes)" [ "$ms" -gt 0 -a "$ms" -lt 5000 ]
 else echo "skip - LongBench: no predictions in $data"; fi
 
 check "a file of no known form" refused 1 'no known format' --predictions "$0" --task qasper

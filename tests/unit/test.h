@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "harness/base/base.h"
 
@@ -20,6 +21,14 @@ static inline const char *shared_dir(void)
 {
 	const char *dir = getenv("KVB_SHARED");
 	return dir ? dir : "../shared";
+}
+
+/* Of the process, all threads: what limits of speed are set in, since a machine with other work gives less of the clock's time. */
+static inline int64_t cpu_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 #define skip_without(path)                                                   \

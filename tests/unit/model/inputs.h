@@ -2,18 +2,9 @@
 #ifndef KVB_TEST_MODEL_INPUTS_H
 #define KVB_TEST_MODEL_INPUTS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "harness/base/base.h"
+#include "tests/unit/test.h"
 
 /* ---- A GGUF file in the making: metadata pairs, tensor directory, data; numbers are the format's own. ---- */
 
@@ -140,8 +131,7 @@ static inline void remove_folder(char *folder, const char *const *names, size_t 
 /* A file of the shared folder ($KVB_SHARED, else ../shared); skips the test with a message when it is not there. */
 static inline char *shared_file(const char *name)
 {
-	const char *shared = getenv("KVB_SHARED");
-	char *path = text_format("%s/%s", shared ? shared : "../shared", name);
+	char *path = text_format("%s/%s", shared_dir(), name);
 	if (!file_exists(path)) {
 		print_message("skip: %s is not there\n", path);
 		free(path);

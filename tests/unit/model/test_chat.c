@@ -49,9 +49,9 @@ static void open_file(const char *path, struct opened *o)
 
 static struct opened open_family(const struct family *f)
 {
-	const char *root = getenv("KVB_SHARED"), *models = getenv("KVB_MODELS");
+	const char *models = getenv("KVB_MODELS");
 	char *path = f->own      ? text_copy(f->own)
-		     : f->shared ? text_format("%s/models/%s", root ? root : "../shared", f->shared)
+		     : f->shared ? text_format("%s/models/%s", shared_dir(), f->shared)
 				 : text_format("%s/%s", models ? models : "models", f->gguf);
 	struct opened o = {0};
 	if (!file_exists(path)) {

@@ -2,20 +2,11 @@
 #ifndef KVB_TEST_TASKS_HELPERS_H
 #define KVB_TEST_TASKS_HELPERS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <ctype.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tasks/task.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call)                                                                                                          \
 	do {                                                                                                                     \
@@ -74,8 +65,7 @@ static inline size_t cut_bytes(void *user, const char *text, size_t len, int64_t
 static inline const char *shared_path(const char *below)
 {
 	static char path[512];
-	const char *root = getenv("KVB_SHARED");
-	snprintf(path, sizeof(path), "%s/%s", root ? root : "../shared", below);
+	snprintf(path, sizeof(path), "%s/%s", shared_dir(), below);
 	return file_exists(path) ? path : NULL;
 }
 

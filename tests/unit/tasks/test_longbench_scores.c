@@ -293,7 +293,7 @@ static void test_longbench_published(void **state)
 	json_t *published = json_load_file(shared_path("data/longbench/pred/llama2-7b-chat-4k/result.json"), 0, NULL);
 	double scores[LONGBENCH_V1_TASKS];
 	int rows = 0;
-	int64_t start_ns = clock_ns();
+	int64_t start_ns = cpu_ns();
 	for (int i = 0; i < LONGBENCH_V1_TASKS; i++) {
 		char below[128];
 		snprintf(below, sizeof(below), "data/longbench/pred/llama2-7b-chat-4k/%s.jsonl", longbench_infos[i].name);
@@ -303,7 +303,7 @@ static void test_longbench_published(void **state)
 		scores[i] = r.score;
 		rows += r.n;
 	}
-	double seconds = (double)(clock_ns() - start_ns) / 1e9;
+	double seconds = (double)(cpu_ns() - start_ns) / 1e9;
 	print_message("%d rows scored in %.2f s\n", rows, seconds);
 	assert_int_equal(rows, 4750);
 	assert_true(seconds < 5 || getenv("KVB_SANITIZED"));
