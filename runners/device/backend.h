@@ -135,7 +135,7 @@ struct backend {
 	void (*event_free)(struct event *e);
 	int (*event_record)(struct queue *q, struct event *e);
 	int (*event_wait)(struct queue *q, struct event *e);
-	int (*event_sync)(struct event *e); /* the host waits: between different backends */
+	int (*event_sync)(struct event *e); /* the host waits */
 	int (*event_elapsed)(struct event *from, struct event *to, int64_t *ns);
 
 	int (*tensor_write)(struct queue *q, struct tensor *t, int64_t row0, int64_t rows, const float *host);

@@ -352,8 +352,12 @@ int queue_event_record(struct queue *q, struct event *e)
 int queue_event_wait(struct queue *q, struct event *e)
 {
 	if (q->d->backend != e->d->backend)
-		return e->d->backend->event_sync(e);
+		return event_sync(e);
 	return q->d->backend->event_wait(q, e);
+}
+int event_sync(struct event *e)
+{
+	return e->d->backend->event_sync(e);
 }
 int event_elapsed(struct event *from, struct event *to, int64_t *ns)
 {

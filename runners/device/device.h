@@ -100,6 +100,7 @@ struct event *event_new(struct device *d); /* NULL = refused */
 void event_free(struct event *e);
 int queue_event_record(struct queue *q, struct event *e);
 int queue_event_wait(struct queue *q, struct event *e);
+int event_sync(struct event *e); /* the host waits until all that was put before the mark is done; never recorded = at once */
 int event_elapsed(struct event *from, struct event *to, int64_t *ns); /* device time between two marks. Synchronises on `to` */
 
 /* ---- memory ---- */

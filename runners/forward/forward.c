@@ -24,6 +24,7 @@ struct forward {
 	int max_rows;
 	int64_t calls, head_ns;
 	struct event *head[2]; /* around the same work, on the device's clock */
+	struct event *done[2]; /* ends of a call's passes, by turns; [1] is the latest */
 	/* scratch, overwritten by each layer; [max_rows, ...] */
 	struct tensor *x;        /* [., D] residual stream */
 	struct tensor *h;        /* [., D] normed input; an operand */
@@ -115,7 +116,7 @@ int forward_open(struct forward **out, struct model *m, struct device *d, int ma
 	model_rope(&f->config, f->inv_freq, &f->mscale);
 	scratch_table(&f->config, max_rows, t);
 	for (int i = 0; i < 2; i++)
-		if (!f->queue || !(f->head[i] = event_new(d))) {
+		if (!f->queue || !(f->head[i] = event_new(d)) || !(f->done[i] = event_new(d))) {
 			device_failed(f, "forward: a queue", err);
 			goto fail;
 		}
@@ -142,8 +143,10 @@ void forward_close(struct forward *f)
 	for (int i = 0; i < SCRATCH_COUNT; i++)
 		tensor_free(*scratch_at(f, &t[i]));
 	weights_free(&f->weights);
-	event_free(f->head[0]);
-	event_free(f->head[1]);
+	for (int i = 0; i < 2; i++) {
+		event_free(f->head[i]);
+		event_free(f->done[i]);
+	}
 	queue_free(f->queue);
 	free(f->inv_freq);
 	free(f);
@@ -204,6 +207,7 @@ struct pass {
 	int n_obs;
 	int layers;        /* the first so many are run */
 	bool wants;        /* some piece's next token or logits are wanted */
+	bool more;         /* another pass of the same call follows */
 	struct attn_seq seq[PASS_SEQS];
 };
 
@@ -332,6 +336,19 @@ static int pass_head(struct pass *p, int32_t *next, float *logits)
 	return queue_event_record(q, f->head[1]);
 }
 
+/* Waits for the whole call, or, where another pass follows, for the pass before this one: the device has work while the host puts the
+ * next on the queue, a stop is heard within two passes, and an error is told a pass late at most. */
+static int pass_end(struct pass *p)
+{
+	struct forward *f = p->f;
+	if (!p->more)
+		return queue_sync(f->queue);
+	struct event *mine = f->done[0];
+	f->done[0] = f->done[1];
+	f->done[1] = mine;
+	return queue_event_record(f->queue, mine) || event_sync(f->done[0]);
+}
+
 static int pass_run(struct pass *p, int32_t *next, float *logits, char err[ERR_LEN])
 {
 	struct forward *f = p->f;
@@ -359,7 +376,7 @@ static int pass_run(struct pass *p, int32_t *next, float *logits, char err[ERR_L
 		if (last && p->wants && (pass_last_layer(p, l) || pass_head(p, next, logits)))
 			return device_failed(f, "forward: last layer", err);
 	}
-	return queue_sync(f->queue) ? device_failed(f, "forward", err) : 0;
+	return pass_end(p) ? device_failed(f, "forward", err) : 0;
 }
 
 /* ---- batches ---- */
@@ -369,9 +386,9 @@ static bool pass_fits(const struct pass *p, int rows, int max_rows)
 	return p->n < PASS_SEQS && (p->n == 0 || p->rows + rows <= max_rows);
 }
 
-/* The first `layers` layers of a batch; with fewer than all of them next and logits are NULL. */
+/* The first `layers` layers of a batch; with fewer than all of them next and logits are NULL. more: the caller goes on with the next rows. */
 static int run_layers(struct forward *f, int layers, const struct forward_seq *seqs, int n, const struct observer *obs, int n_obs, int32_t *next,
-	float *logits, char err[ERR_LEN])
+	float *logits, bool more, char err[ERR_LEN])
 {
 	struct piece *pieces = mem_new(PASS_SEQS, sizeof *pieces);
 	struct pass *p = mem_new(1, sizeof *p);
@@ -390,8 +407,11 @@ static int run_layers(struct forward *f, int layers, const struct forward_seq *s
 			if (!last)
 				break; /* the rest of this sequence needs these rows first */
 		}
+		p->more = more || i < n;
 		rc = pass_run(p, next, logits, err);
 	}
+	if (rc)
+		queue_sync(f->queue); /* what is under way ends before the caller frees what it reads */
 	free(p);
 	free(pieces);
 	return rc;
@@ -400,36 +420,34 @@ static int run_layers(struct forward *f, int layers, const struct forward_seq *s
 int forward_run(struct forward *f, const struct forward_seq *seqs, int n, const struct observer *obs, int n_obs, int32_t *next, float *logits,
 	char err[ERR_LEN])
 {
-	return run_layers(f, f->config.layers, seqs, n, obs, n_obs, next, logits, err);
+	return run_layers(f, f->config.layers, seqs, n, obs, n_obs, next, logits, false, err);
 }
 
-int forward_prefill(struct forward *f, const int32_t *ids, int64_t n, struct kv *kv, const struct observer *obs, int n_obs, int32_t *next,
+static int prefill(struct forward *f, int layers, const int32_t *ids, int64_t n, struct kv *kv, const struct observer *obs, int n_obs, int32_t *next,
 	float *logits, bool (*stop)(void *user), void *user, char err[ERR_LEN])
 {
 	int64_t pos0 = kv_len(kv, 0, 0);
 	for (int64_t at = 0; at < n; at += f->max_rows) {
 		if (stop && stop(user))
-			return 1;
+			return queue_sync(f->queue) ? device_failed(f, "forward", err) : 1;
 		bool last = at + f->max_rows >= n;
 		struct forward_seq s = {ids + at, (int)(last ? n - at : f->max_rows), pos0 + at, NULL, NULL, kv};
-		if (forward_run(f, &s, 1, obs, n_obs, last ? next : NULL, last ? logits : NULL, err))
+		if (run_layers(f, layers, &s, 1, obs, n_obs, last ? next : NULL, last ? logits : NULL, !last, err))
 			return -1;
 	}
 	return 0;
 }
 
+int forward_prefill(struct forward *f, const int32_t *ids, int64_t n, struct kv *kv, const struct observer *obs, int n_obs, int32_t *next,
+	float *logits, bool (*stop)(void *user), void *user, char err[ERR_LEN])
+{
+	return prefill(f, f->config.layers, ids, n, kv, obs, n_obs, next, logits, stop, user, err);
+}
+
 int forward_prefill_layers(struct forward *f, int layers, const int32_t *ids, int64_t n, struct kv *kv, const struct observer *obs, int n_obs,
 	bool (*stop)(void *user), void *user, char err[ERR_LEN])
 {
-	int64_t pos0 = kv_len(kv, 0, 0);
-	for (int64_t at = 0; at < n; at += f->max_rows) {
-		if (stop && stop(user))
-			return 1;
-		struct forward_seq s = {ids + at, (int)(n - at < f->max_rows ? n - at : f->max_rows), pos0 + at, NULL, NULL, kv};
-		if (run_layers(f, layers, &s, 1, obs, n_obs, NULL, NULL, err))
-			return -1;
-	}
-	return 0;
+	return prefill(f, layers, ids, n, kv, obs, n_obs, NULL, NULL, stop, user, err);
 }
 
 /* ---- layer by layer ---- */
