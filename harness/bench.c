@@ -59,7 +59,7 @@ static const char *from_environment(const char *name)
 
 static int run_bench(const struct options *o)
 {
-	static const char *const of_models[] = {"target", "tokens", "profile", "out"};
+	static const char *const of_models[] = {"target", "tokens", "seconds", "profile", "out"};
 	struct runner_options ro;
 	struct model_paths found;
 	char err[ERR_LEN];
@@ -74,6 +74,7 @@ static int run_bench(const struct options *o)
 	const char *out = option_text(o, "out", NULL);
 	json_t *rows = json_array();
 	struct runner_bench_options b = {.tokens = option_int(o, "tokens", 1, 4096),
+		.seconds = option_number(o, "seconds", 8),
 		.peer_llama = from_environment("BENCH_PEER_LLAMA"),
 		.peer_torch = from_environment("BENCH_PEER_TORCH"),
 		.user = rows,
@@ -94,6 +95,7 @@ static int run_bench(const struct options *o)
 static const struct option_def bench_options[] = {
 	OPTIONS_TARGET,
 	{"tokens", "N", "longest prefill (default 4096)"},
+	{"seconds", "S", "of repeating a figure beyond its three times; an operation alone has a fifth of it (default 8)"},
 	{"profile", NULL, "where the time of a prefill and of decoding goes, an operation a line"},
 	{"gate", NULL, "instead: false alarms and power of `kvbench gate`, on simulated nights"},
 	{"nights", "N", "with --gate (default 200)"},

@@ -7,14 +7,12 @@
 
 #include "runners/runner_impl.h"
 
-enum { BENCH_REPEAT = 3, BENCH_DECODE = 32 }; /* BENCH_DECODE: tokens of one measurement of decoding */
-/* Whether to measure once more: at least BENCH_REPEAT times, and up to 20 times within eight seconds: on a shared machine a core's units
- * belong to others for tens of milliseconds or seconds, and the best of three may have met none of its own. */
-static inline bool bench_again(int done, int64_t begin)
-{
-	return done < BENCH_REPEAT || (done < 20 && clock_ns() - begin < 8000000000);
-}
-
+enum {
+	BENCH_REPEAT = 3,    /* times a figure is measured at least; at most: */
+	BENCH_FIGURES = 20,  /* ... of the model */
+	BENCH_KERNELS = 2000, /* ... of an operation alone */
+	BENCH_DECODE = 32    /* tokens of one measurement of decoding */
+};
 struct peer;
 enum { PEERS_MAX = 2 };
 
@@ -29,6 +27,12 @@ struct bench {
 	struct peer *peer[PEERS_MAX];
 	int peers;
 };
+/* Whether to measure once more: at least BENCH_REPEAT times, and up to `most` times within so many seconds: on a shared machine a core's units
+ * belong to others for tens of milliseconds or seconds, and the best of three may have met none of its own. */
+static inline bool bench_again(int done, int most, int64_t begin, double seconds)
+{
+	return done < BENCH_REPEAT || (done < most && (double)(clock_ns() - begin) < seconds * 1e9);
+}
 
 /* A row; peer NAN = none, else in the row's own unit. of_peak may be NAN. */
 void bench_row(struct bench *b, const char *name, double value, const char *unit, double of_peak, double peer);

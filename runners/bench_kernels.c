@@ -6,13 +6,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Seconds of the fastest of many runs, over a second and a half: on a shared machine the units of a core belong to others half of the
- * time, for tens of milliseconds. NAN = a run failed. */
-static double best_of(int (*run)(void *arg), void *arg)
+/* Seconds of the fastest of many runs. NAN = a run failed. */
+static double best_of(const struct bench *b, int (*run)(void *arg), void *arg)
 {
 	double best = INFINITY;
 	int64_t begin = clock_ns();
-	for (int i = 0; i < 2000 && (i < BENCH_REPEAT || clock_ns() - begin < 1500000000); i++) {
+	for (int i = 0; bench_again(i, BENCH_KERNELS, begin, b->options->seconds / 5); i++) {
 		int64_t t = clock_ns();
 		if (run(arg))
 			return NAN;
@@ -62,7 +61,7 @@ static int gemm_bench(struct bench *b, const char *what, enum gemm_form form, in
 	double s = NAN;
 	if (g.x && g.y && g.w && noise && ones && !tensor_write(b->queue, noise, 0, m, host) && !tensor_fill(b->queue, ones, 1) &&
 		!op_rmsnorm(b->queue, g.x, noise, ones, 1e-5f, m))
-		s = best_of(gemm_run, &g);
+		s = best_of(b, gemm_run, &g);
 	free(host);
 	tensor_free(noise);
 	tensor_free(ones);
@@ -115,8 +114,8 @@ static int attention_bench(struct bench *b, int64_t t, char err[ERR_LEN])
 	char name[64];
 	if (a.qkv && a.out && a.lse && a.sums && a.kv && !tensor_write(b->queue, a.qkv, 0, t, host) && !tensor_fill(b->queue, a.sums, 0) &&
 		!op_kv_append(b->queue, 0, &s, 1, a.qkv, hd, hd + kd)) {
-		sec = best_of(attention_run, &a);
-		extra = best_of(sums_run, &a);
+		sec = best_of(b, attention_run, &a);
+		extra = best_of(b, sums_run, &a);
 	}
 	snprintf(name, sizeof name, "attention %d/%d x %d, T %lld", c->heads, c->kv_heads, c->head_dim, (long long)t);
 	bench_row(b, name, flops / sec * 1e-9, "GFLOP/s", flops / sec / b->peak_flops, NAN);
@@ -179,7 +178,7 @@ static int reading_bench(struct bench *b, int64_t depth, double share, char err[
 		for (int turn = 0; turn < 4; turn++) { /* by turns: what else the machine does then meets both */
 			double *best = turn % 2 ? &view : &compact;
 			r.view = turn % 2;
-			*best = fmin(*best, best_of(reading_run, &r));
+			*best = fmin(*best, best_of(b, reading_run, &r));
 		}
 		snprintf(name, sizeof name, "attention of a token, compact r %.1f of %lld", share, (long long)depth);
 		bench_row(b, name, 1e6 * compact, "us", (double)kv_bytes(r.compact) / compact / b->peaks.read_bytes, NAN);

@@ -60,7 +60,7 @@ static int figure_bench(struct model_run *m, const struct figure *f, char err[ER
 	double best = INFINITY, peer[PEERS_MAX] = {INFINITY, INFINITY}, s, tokens = f->prompt ? (double)f->prompt : BENCH_DECODE, of_peak;
 	char name[64], with[64];
 	int64_t begin = clock_ns();
-	for (int i = 0; bench_again(i, begin); i++) {
+	for (int i = 0; bench_again(i, BENCH_FIGURES, begin, b->options->seconds); i++) {
 		peers_rest(b);
 		if (figure_run(m, f, &s, err))
 			return -1;
@@ -220,7 +220,7 @@ static int variants_bench(struct model_run *m, char err[ERR_LEN])
 	double one = INFINITY, all = INFINITY, s;
 	int rc = variants_new(m, &v, err);
 	int64_t begin = clock_ns();
-	for (int r = 0; bench_again(r, begin) && !rc; r++) {
+	for (int r = 0; bench_again(r, BENCH_FIGURES, begin, b->options->seconds) && !rc; r++) {
 		if (!(rc = variants_run(m, &v, 1, &s, err)))
 			one = fmin(one, s);
 		if (!rc && !(rc = variants_run(m, &v, VARIANTS, &s, err)))

@@ -323,6 +323,7 @@ struct runner_profile_row {    /* an operation of one phase; the last one of a p
 };
 struct runner_bench_options {
 	int64_t tokens;            /* the longest prefill */
+	double seconds;            /* for repeating a figure of the model beyond its three times; an operation alone has a fifth of it */
 	const char *peer_llama, *peer_torch; /* llama-bench; a Python with torch and transformers. NULL = not run */
 	void *user;
 	void (*row)(void *user, const struct runner_bench_row *);

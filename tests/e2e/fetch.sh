@@ -2,7 +2,8 @@
 # `kvbench fetch` as a user types it, against tests/hubserver: exit codes, what goes where, offline, no token anywhere.
 cd "$(dirname "$0")/../.."
 K=${KVBENCH:-./kvbench}
-S=${HUBSERVER:-build/release/hubserver}
+S=${HUBSERVER:-${BUILD:-build/release}/hubserver}
+[ -x "$S" ] || { echo "skip - fetch: $S is not built (make tests-built)"; exit 0; }
 dir=$(mktemp -d)
 "$S" >"$dir/endpoint" & server=$!
 trap 'kill $server; rm -rf "$dir"' EXIT

@@ -2,7 +2,7 @@
 # The gate as a user meets it: planted changes and the exit code of each, compare on two precisions and on other prompts, and a
 # night as cron runs it. Faults are planted into copies of one real database of the embedded target.
 cd "$(dirname "$0")/../.."
-K=${KVBENCH:-./kvbench} P=${PLANT:-build/release/plant}
+K=${KVBENCH:-./kvbench} P=${PLANT:-${BUILD:-build/release}/plant}
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 [ -x "$P" ] || { echo "skip - gate: $P is not built (make tests-built)"; exit 0; }
 cat >"$dir/plan.json" <<'J'
