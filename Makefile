@@ -176,8 +176,8 @@ $(BUILD)/kvbench-faulty: $(BUILD)/tests/plant/fault.o $(BUILD)/harness/main.o $(
 	@echo '  LD $@'
 	@$(CC) $(CFLAGS_ALL) -Wl,--wrap=session_open,--wrap=method_select -o $@ $(filter %.o,$^) -Wl,--start-group $(archives) -Wl,--end-group $(LIBS)
 tests-built: $(tests_bin) $(tiles_tests) $(BUILD)/hubserver $(BUILD)/plant $(BUILD)/kvbench-faulty
-# What meets the clock by itself has the machine to itself: measured peaks, servers that stall, kills and signals at a moment, nights.
-tests_alone := $(BUILD)/tests/runners/test_bench $(BUILD)/tests/harness/test_hub_faults $(addprefix tests/e2e/,exit_codes.sh gate.sh kill_resume.sh living.sh nights.sh)
+# What meets the clock by itself has the machine to itself: measured peaks, servers that stall, signals at a moment, nights.
+tests_alone := $(BUILD)/tests/runners/test_bench $(BUILD)/tests/harness/test_hub_faults $(addprefix tests/e2e/,exit_codes.sh living.sh nights.sh)
 tests_together := tests/check_layers.sh $(filter-out $(tests_alone),$(wildcard tests/e2e/*.sh) $(tests_bin)) $(tiles_tests)
 test: setup
 	@$(MAKE) --no-print-directory -j$(shell nproc) all tests-built cudaemu-built
