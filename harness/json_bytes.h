@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 /* jansson makes no string of bytes that are not UTF-8 (a file's name, a message cut inside a character), and what was to hold it
- * is lost: such bytes become U+FFFD. New reference, never NULL. */
+ * is lost: each invalid part becomes U+FFFD (utf8_repair). New reference, never NULL. */
 json_t *json_bytes(const char *s);
 
 #endif

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/base/utf8.h"
 #include "runners/model/gguf.h"
-#include "runners/model/utf8.h"
 
 struct chat_template {
 	const char *name;

@@ -1,10 +1,12 @@
 /* nfc.c: NFC of Unicode 9, with utf8proc's tables and composition, and with our own canonical ordering: utf8proc sorts a run of
  * combining marks by exchanging neighbours, which takes minutes on 400 kB of them. */
+#include "runners/model/nfc.h"
+
+#include "harness/base/utf8.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
-
-#include "runners/model/utf8.h"
 
 static const utf8proc_option_t OPTIONS = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
 enum { DECOMPOSED_MAX = 8 }; /* code points of one character; the longest there is has 4 */

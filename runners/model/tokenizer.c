@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/base/utf8.h"
+#include "runners/model/nfc.h"
 #include "runners/model/tokenizer_parts.h"
-#include "runners/model/utf8.h"
 
 /* ------------------------------------------------------- lists of ids ------------------------------------------------------- */
 

@@ -1,10 +1,11 @@
 /* test_tokenizer.c: the tokenizer against golden ids of real vocabularies, and piece by piece against small ones made here. */
 #include <jansson.h>
 
+#include "harness/base/utf8.h"
 #include "runners/model/gguf.h"
+#include "runners/model/nfc.h"
 #include "runners/model/tokenizer.h"
 #include "runners/model/tokenizer_parts.h"
-#include "runners/model/utf8.h"
 #include "tests/unit/model/inputs.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))

@@ -1,5 +1,5 @@
-/* utf8.c: see utf8.h; NFC is in nfc.c. */
-#include "runners/model/utf8.h"
+/* utf8.c: see utf8.h. */
+#include "harness/base/utf8.h"
 
 /* Length by the first byte and the range of the second, which shuts out overlong forms, surrogates and > U+10FFFF. */
 static int lead(unsigned char c, unsigned char *lo, unsigned char *hi)

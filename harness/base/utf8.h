@@ -1,4 +1,4 @@
-/* utf8.h: the little Unicode a tokenizer needs: stepping, repair of invalid bytes, white space, NFC. */
+/* utf8.h: characters of UTF-8: stepping, repair of invalid bytes, white space. Leaves out what needs tables (runners/model/nfc.h, tasks/metrics). */
 #ifndef KVB_UTF8_H
 #define KVB_UTF8_H
 
@@ -14,8 +14,5 @@ void utf8_repair(const char *s, size_t n, struct strbuf *out);
 uint32_t utf8_code(const unsigned char *s, int len);
 /* The property White_Space. */
 bool utf8_is_space(uint32_t code);
-
-/* NFC of valid UTF-8. *out stays NULL when s is in NFC by a quick check; else it is fresh memory that the caller frees. */
-int utf8_nfc(const char *s, size_t n, char **out, size_t *out_len, char err[ERR_LEN]);
 
 #endif
