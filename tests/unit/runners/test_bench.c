@@ -73,17 +73,33 @@ static void script_free(char *path)
 	free(path);
 }
 
+static int file_lines(const char *path)
+{
+	char err[ERR_LEN], *data;
+	size_t len;
+	int lines = 0;
+	assert_int_equal(file_read(path, &data, &len, err), 0);
+	for (size_t i = 0; i < len; i++)
+		lines += data[i] == '\n';
+	free(data);
+	return lines;
+}
+
 static void test_rows_profile_and_torch(void **state)
 {
 	(void)state;
 	char err[ERR_LEN];
 	/* the peer answers what it was asked with, so that a figure mixed up with another would show */
+	char *asked = script(""); /* a line each time a prefill of 512 was asked for */
+	setenv("KVB_ASKED", asked, 1);
 	char *torch = script("test \"$1\" = tests/oracle/bench_torch.py && test -f \"$2\" && test -n \"$MALLOC_TRIM_THRESHOLD_\" || exit 1\n"
-			     "while read what a b; do case $what in prefill) echo seconds 2;; decode) echo seconds 4;; esac; done");
+			     "while read what a b; do case $what in prefill) test $a != 512 || echo >>$KVB_ASKED; echo seconds 2;; decode) echo seconds 4;; esac; done");
 	struct seen s;
 	if (bench(SHAPE, (struct runner_bench_options){.tokens = 4096, .peer_torch = torch, .profile = take_profile}, &s, err))
 		fail_msg("%s", err);
 	script_free(torch);
+	assert_int_equal(file_lines(asked), 2 + 3); /* no seconds for more: three times, behind the script's own two lines */
+	script_free(asked);
 	assert_string_equal(s.row[0].name, "peak fp32 FMA");
 	for (int i = 0; i < s.n; i++) {
 		const struct runner_bench_row *r = &s.row[i];
