@@ -25,6 +25,8 @@ struct ask {
 	const struct options *o;
 	struct runner *runner;
 	char *context, *question, *user_turn;
+	struct runner_question asked;
+	struct runner_job job;
 	struct runner_variant *variants;
 	char **names; /* what the variants' method names point to */
 	int n_variants, n_names;
@@ -131,33 +133,51 @@ static void ask_free(struct ask *k)
 	runner_close(k->runner);
 }
 
-/* ---- answers, then one timing of each ---- */
+/* ---- answers, then one timing of each, which takes a prefill of its own ---- */
 
 static int answer_all(struct ask *k, char err[ERR_LEN])
 {
-	struct runner_question q = {.text = k->question ? k->question : "", .max_new_tokens = longest_answer(k->o)};
-	struct runner_job job = {.context = k->context ? k->context : "",
+	k->asked = (struct runner_question){.text = k->question ? k->question : "", .max_new_tokens = longest_answer(k->o)};
+	k->job = (struct runner_job){.context = k->context ? k->context : "",
 		.chat = true,
 		.user_turn = k->user_turn,
-		.questions = &q,
+		.questions = &k->asked,
 		.n_questions = 1,
 		.protocol = !strcmp(option_text(k->o, "protocol", "agnostic"), "aware") ? PROTOCOL_AWARE : PROTOCOL_AGNOSTIC,
 		.variants = k->variants,
 		.n_variants = k->n_variants,
 		.user = k,
 		.done = keep_reply};
-	if (runner_answer(k->runner, &job, err))
+	if (runner_answer(k->runner, &k->job, err))
 		return -1;
 	struct runner_counters c = runner_counters(k->runner);
 	fprintf(stderr, "%lld prefill(s), %lld scorer pass(es), %lld forward calls for %d answers\n", (long long)c.prefills,
 		(long long)c.scorer_passes, (long long)c.forward_calls, k->n_variants);
 	spent_print(&c);
-	for (int v = 0; v < k->n_variants && !k->user_turn; v++) {
-		struct runner_timing t;
-		if (k->replies[v].status == ANSWER_OK && !runner_time(k->runner, &job, v, 0, &t, err))
-			k->replies[v].ttft_ms = (double)t.ttft_ns / 1e6;
-	}
 	return 0;
+}
+
+static bool is_timed(const struct ask *k)
+{
+	return !k->user_turn && !option_has(k->o, "untimed");
+}
+
+/* Said before, since it can take many times as long as the answers did. */
+static void tell_timing(const struct ask *k)
+{
+	char time[32];
+	struct runner_counters c = runner_counters(k->runner);
+	duration_text((double)c.prefill_ns * 1e-9 * k->n_variants, time, sizeof time);
+	if (is_timed(k))
+		fprintf(stderr, "  times to first token, one prefill each: %s or more (--untimed leaves them out)\n", time);
+}
+
+static void time_one(struct ask *k, int v)
+{
+	char err[ERR_LEN];
+	struct runner_timing t;
+	if (is_timed(k) && k->replies[v].status == ANSWER_OK && !runner_time(k->runner, &k->job, v, 0, &t, err))
+		k->replies[v].ttft_ms = (double)t.ttft_ns / 1e6;
 }
 
 /* ---- showing ---- */
@@ -170,16 +190,19 @@ static void print_line(const char *text)
 	putchar('\n');
 }
 
-static void print_text(const struct ask *k)
+/* Each row as soon as it is there. */
+static void print_text(struct ask *k)
 {
 	printf("%-20s %8s %8s %9s  %s\n", "method", "retained", "kept", "ttft ms", "answer");
 	for (int v = 0; v < k->n_variants; v++) {
 		const struct reply *r = &k->replies[v];
 		char ttft[32] = "-";
+		time_one(k, v);
 		if (!isnan(r->ttft_ms))
 			snprintf(ttft, sizeof ttft, "%.1f", r->ttft_ms);
 		printf("%-20s %8.3g %8.4f %9s  ", k->variants[v].method, k->variants[v].retained, r->kept, ttft);
 		print_line(r->status == ANSWER_OK ? r->text : r->message);
+		fflush(stdout);
 	}
 }
 
@@ -191,13 +214,14 @@ static json_t *json_ids(const int32_t *ids, int n)
 	return list;
 }
 
-static void print_json(const struct ask *k)
+static void print_json(struct ask *k)
 {
 	static const char *const statuses[] = {
 		[ANSWER_OK] = "ok", [ANSWER_FAILED] = "failed", [ANSWER_OOM] = "oom", [ANSWER_NOT_APPLICABLE] = "not-applicable"};
 	json_t *answers = json_array();
 	for (int v = 0; v < k->n_variants; v++) {
 		const struct reply *r = &k->replies[v];
+		time_one(k, v);
 		json_array_append_new(answers,
 			json_pack("{s:o, s:f, s:f, s:o, s:s, s:o, s:s, s:o, s:o}", "method", json_bytes(k->variants[v].method),
 				"retained", k->variants[v].retained, "kept", r->kept, "ttft_ms",
@@ -225,7 +249,7 @@ static int all_ok(const struct ask *k)
 
 static void check_options(const struct options *o)
 {
-	static const char *const apart[] = {"context", "question", "methods", "retained", "protocol"};
+	static const char *const apart[] = {"context", "question", "methods", "retained", "protocol", "untimed"};
 	if (!option_has(o, "user-file") && (!option_has(o, "context") || !option_has(o, "question")))
 		die(EXIT_USAGE, "ask: --context FILE and --question TEXT are needed, or --user-file FILE");
 	for (size_t i = 0; option_has(o, "user-file") && i < sizeof apart / sizeof *apart; i++)
@@ -254,6 +278,7 @@ static int run_ask(const struct options *o)
 	code = EXIT_CELLS_FAILED;
 	if (models_open_told(&k.runner, &ro, false, err) || read_texts(&k, err) || answer_all(&k, err))
 		goto cleanup;
+	tell_timing(&k);
 	if (!strcmp(option_text(o, "format", "text"), "json"))
 		print_json(&k);
 	else
@@ -274,6 +299,7 @@ static const struct option_def ask_options[] = {
 	{"retained", "LIST", "shares to keep (default .3)"},
 	{"protocol", "P", "agnostic (default): pruned before the question is seen; or aware"},
 	{"user-file", "FILE", "a whole user turn, full cache, instead of context and question"},
+	{"untimed", NULL, "leaves out the times to first token, each of which takes a prefill of its own"},
 	{"max-new", "N", "longest answer (default 128)"},
 	{"format", "F", "text (default) or json, with prompt and answer token ids"},
 };

@@ -18,6 +18,10 @@ one=(--context "$dir/context.txt" --question 'Recall tulip.')
 check "full and kvzip give the answer" ask "${one[@]}" --methods full,kvzip --retained .5
 check "side by side, with what was kept" said '^full +1 +1\.0000 +[0-9.]+ +tulip 031 555\.$'
 check "the pruned one too" said '^kvzip +0\.5 +0\.[45][0-9]+ +[0-9.]+ +tulip 031 555\.$'
+check "its cost was told" talked 'times to first token, one prefill each: .* or more \(--untimed'
+check "left out where that is wanted" ask "${one[@]}" --methods full,kvzip --retained .5 --untimed
+check "with the same answers" said '^kvzip +0\.5 +0\.[45][0-9]+ +- +tulip 031 555\.$'
+check "and nothing told" bash -c "! grep -q 'times to first' '$dir/err'"
 check "from one prefill and one pass of the scorer" talked '^1 prefill\(s\), 1 scorer pass\(es\)'
 check "three ratios of two methods share them" ask "${one[@]}" --methods snapkv,kvzip --retained .3,.5,.9
 check "as they should" talked '^1 prefill\(s\), 2 scorer pass\(es\), .* 6 answers'
