@@ -62,12 +62,14 @@ char *longbench_file(const struct task_request *rq, const char *name, char err[E
 struct longbench_prompt {
 	char *text;
 	size_t split;
+	bool joined; /* v2: an over-long prompt's two ends are decoded as one, and of an odd length the last one is the longer by
+			one */
 };
 /* Puts the values into {context} and {input}: once, left to right, never into what was put in. */
 int longbench_prompt_make(
 	struct longbench_prompt *p, const char *template, const char *context, const char *input, char err[ERR_LEN]);
 /* Keeps the prompt to the request's length_tokens. "official": tokens (special ones counted) beyond it leave the middle of the
- * prompt, as text; a character cut apart leaves U+FFFD. "ids": nothing of the text changes, c says which tokens of the context
+ * prompt, as text; a character cut apart leaves U+FFFD's. "ids": nothing of the text changes, c says which tokens of the context
  * the caller is to leave out. Records the cut in c. */
 int longbench_cut(struct longbench_prompt *p, const struct task_request *rq, struct task_context *c, char err[ERR_LEN]);
 /* Gives the prompt's two sides to c and a new question of it; p is empty after. */

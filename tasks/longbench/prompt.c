@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tasks/longbench/longbench.h"
+#include "tasks/metrics/metrics.h"
 
 static int fill(struct strbuf *b, const char *template, const char *input, char err[ERR_LEN])
 {
@@ -62,25 +63,47 @@ static bool inside_character(const char *p)
 	return ((unsigned char)*p & 0xc0) == 0x80;
 }
 
-/* Takes bytes [from, to) out. As upstream's decoding has it, what is left of a character cut apart becomes U+FFFD: one for the
- * first part, one for each byte of the last part. */
+/* Writes what decoding makes of the first n bytes of one character before the last m of another: U+FFFD for the first part and
+ * for each byte of the last one. joined: the ends are decoded as one text, where the parts may even make a character. */
+static void parts_write(struct strbuf *b, const char *first, size_t n, const char *last, size_t m, bool joined)
+{
+	static const char unknown[] = "\xef\xbf\xbd";
+	unsigned char lead = n ? (unsigned char)*first : 0;
+	size_t whole = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2, taken = m < whole - n ? m : whole - n;
+	char made[5] = "";
+	const char *end = made;
+	if (n && joined) {
+		memset(made, 0x80, whole); /* what is still missing: any byte that may follow */
+		memcpy(made, first, n);
+		memcpy(made + n, last, taken);
+		text_next(&end);
+	}
+	if (end == made + whole) { /* the last part may follow the first */
+		strbuf_puts(b, n + taken == whole ? made : unknown);
+		m -= taken;
+	} else if (n) {
+		strbuf_puts(b, unknown);
+	}
+	while (m--)
+		strbuf_puts(b, unknown);
+}
+
+/* Takes bytes [from, to) out. */
 static void take_out(struct longbench_prompt *p, size_t from, size_t to)
 {
 	struct strbuf b = {0};
-	size_t len = strlen(p->text), whole = from;
+	size_t len = strlen(p->text), whole = from, next = to;
 	while (whole > 0 && inside_character(p->text + whole))
 		whole--;
+	while (next < len && inside_character(p->text + next))
+		next++;
 	strbuf_add(&b, p->text, whole);
-	if (whole < from)
-		strbuf_puts(&b, "\xef\xbf\xbd");
-	size_t seam = b.len;
-	for (; to < len && inside_character(p->text + to); to++)
-		strbuf_puts(&b, "\xef\xbf\xbd");
-	strbuf_add(&b, p->text + to, len - to);
-	if (p->split >= to)
+	parts_write(&b, p->text + whole, from - whole, p->text + to, next - to, p->joined);
+	strbuf_add(&b, p->text + next, len - next);
+	if (p->split >= next)
 		p->split = b.len - (len - p->split);
 	else if (p->split > whole)
-		p->split = seam;
+		p->split = whole;
 	free(p->text);
 	p->text = strbuf_take(&b);
 }
@@ -94,13 +117,14 @@ static int cut_official(struct longbench_prompt *p, const struct task_request *r
 {
 	size_t len = strlen(p->text);
 	int64_t tokens = rq->count_tokens(rq->user, p->text, len), half = rq->length_tokens / 2, head = half - rq->special_tokens;
+	int64_t tail = p->joined ? rq->length_tokens - half : half;
 	if (tokens < 0)
 		return count_failed(c, err);
 	if (tokens + rq->special_tokens <= rq->length_tokens)
 		return 0;
 	head = head > 0 ? head : 0;
-	c->cut_tokens = tokens - half - head;
-	take_out(p, rq->cut_tokens(rq->user, p->text, len, head), rq->cut_tokens(rq->user, p->text, len, tokens - half));
+	c->cut_tokens = tokens - tail - head;
+	take_out(p, rq->cut_tokens(rq->user, p->text, len, head), rq->cut_tokens(rq->user, p->text, len, tokens - tail));
 	return 0;
 }
 
@@ -111,6 +135,7 @@ static int cut_ids(const struct longbench_prompt *p, const struct task_request *
 	int64_t context_tokens = rq->count_tokens(rq->user, p->text, p->split);
 	int64_t question_tokens = rq->count_tokens(rq->user, question, strlen(question));
 	int64_t room = rq->length_tokens - rq->special_tokens - question_tokens, half = rq->length_tokens / 2;
+	int64_t last = p->joined ? rq->length_tokens - half : half;
 	if (context_tokens < 0 || question_tokens < 0)
 		return count_failed(c, err);
 	if (context_tokens <= room)
@@ -118,7 +143,7 @@ static int cut_ids(const struct longbench_prompt *p, const struct task_request *
 	if (room < 1)
 		return err_set(err, "context %s: the question alone has %lld tokens, more than %lld", c->id,
 			(long long)question_tokens, (long long)rq->length_tokens);
-	int64_t tail = half > question_tokens ? half - question_tokens : 0, head = half - rq->special_tokens;
+	int64_t tail = last > question_tokens ? last - question_tokens : 0, head = half - rq->special_tokens;
 	c->drop_from = tail ? head : room;
 	c->drop_tokens = c->cut_tokens = context_tokens - tail - c->drop_from;
 	return 0;

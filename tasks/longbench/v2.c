@@ -164,7 +164,7 @@ static int row_context(const json_t *row, const struct task *t, struct task_cont
 {
 	const struct v2 *s = t->state;
 	const char *answer = json_string_value(json_object_get(row, "answer"));
-	struct longbench_prompt p = {0};
+	struct longbench_prompt p = {.joined = true};
 	if (!answer || !*answer)
 		return err_set(err, "'answer' is no letter");
 	if (prompt_make(&p, s->template, row, err) || longbench_cut(&p, &t->rq, c, err)) {

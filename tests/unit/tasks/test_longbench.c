@@ -283,10 +283,10 @@ static void test_errors(void **state)
 /* ---- the cut ---- */
 
 /* Each byte a token; the context of the prompt is text[0, split). */
-static struct task_context cut_text(const char *text, size_t split, int64_t length, const char *how, int special)
+static struct task_context cut_as(const char *text, size_t split, int64_t length, const char *how, int special, bool joined)
 {
 	struct task_context c = {.id = text_copy("c0")};
-	struct longbench_prompt p = {text_copy(text), split};
+	struct longbench_prompt p = {text_copy(text), split, joined};
 	struct task_request rq = {.length_tokens = length,
 		.truncate = how,
 		.special_tokens = special,
@@ -295,6 +295,11 @@ static struct task_context cut_text(const char *text, size_t split, int64_t leng
 	assert_ok(longbench_cut(&p, &rq, &c, err));
 	longbench_prompt_give(&p, &c);
 	return c;
+}
+
+static struct task_context cut_text(const char *text, size_t split, int64_t length, const char *how, int special)
+{
+	return cut_as(text, split, length, how, special, false);
 }
 
 static void expect_cut(struct task_context c, const char *context, const char *question, int64_t cut)
@@ -328,6 +333,26 @@ static void test_cut_official(void **state)
 			    "cd\xe2\x82\xacz",
 			   9, 6, NULL, 0),
 		"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", "z", 4);
+}
+
+/* v2 decodes both ends as one text: values are those of its pred.py with a tokenizer of bytes. */
+static void test_cut_joined(void **state)
+{
+	(void)state;
+	expect_cut(cut_as("abcdefgh", 6, 6, NULL, 0, true), "abcf", "gh", 2);
+	expect_cut(cut_as("abcdefgh", 6, 7, NULL, 0, true), "abcef", "gh", 1); /* an odd length: the last end has the odd token */
+	struct task_context ids = cut_as("abcdefgh", 6, 7, "ids", 0, true);
+	assert_int_equal(ids.drop_from, 3);
+	assert_int_equal(ids.drop_tokens, 1);
+	task_context_free(&ids);
+	/* 中 = e4 b8 ad, 丁 = e4 b8 81: e4 b8 of the one and the last byte of the other make a character */
+	expect_cut(cut_as("ab\xe4\xb8\xad..\xe4\xb8\x81gh!", 10, 8, NULL, 0, true), "ab\xe4\xb8\x81", "gh!", 5);
+	expect_cut(cut_as("abc\xe4\xb8\xad..\xe4\xb8\x81gh", 11, 8, NULL, 0, true), "abc\xe4\xb8\x81", "gh", 5);
+	/* too few bytes: one sign for both parts; bytes which cannot follow: one sign each */
+	expect_cut(cut_as("ab\xf0\x9f\x98\x80..\xe4\xb8\x81ghi", 11, 8, NULL, 0, true), "ab\xef\xbf\xbd", "ghi", 6);
+	expect_cut(cut_as("abc\xf0\x9f\x98\x80..\xe4\xb8\x81ghi", 12, 8, NULL, 0, true), "abc\xef\xbf\xbd\xef\xbf\xbd", "ghi", 7);
+	expect_cut(cut_as("abc\xe0\xa4\x84..\xe4\x81\x81gh", 11, 8, NULL, 0, true), "abc\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd",
+		"gh", 5);
 }
 
 static void test_cut_ids(void **state)
@@ -639,6 +664,7 @@ int main(void)
 		cmocka_unit_test(test_zip),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_cut_official),
+		cmocka_unit_test(test_cut_joined),
 		cmocka_unit_test(test_cut_ids),
 		cmocka_unit_test(test_v2),
 		cmocka_unit_test(test_v2_streamed),
