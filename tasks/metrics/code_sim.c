@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tasks/metrics/lcs.h"
 #include "tasks/metrics/metrics.h"
 
 /* ---- difflib's SequenceMatcher(None, a, b).ratio(), autojunk on ---- */
@@ -46,12 +47,18 @@ static struct places places_of(const struct codes *b)
 	return p;
 }
 
-static int first_place(const struct places *p, int32_t code)
+struct span {
+	int from, to;
+};
+
+/* Number of the first place of `code` not before `at`. */
+static int place_find(const struct places *p, int32_t code, int at)
 {
+	const struct place wanted = {code, at};
 	int lo = 0, hi = p->n;
 	while (lo < hi) {
 		int mid = (lo + hi) / 2;
-		if (p->v[mid].code < code)
+		if (compare_places(&p->v[mid], &wanted) < 0)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -62,51 +69,73 @@ static int first_place(const struct places *p, int32_t code)
 struct matcher {
 	const struct codes *a, *b;
 	struct places places;
-	int *len, *next; /* [b.n + 1]: length of the match which ends at b's place j-1, for this character of a and the one before
-			  */
+	int *len, *next; /* [b.n + 1]: length of the match which ends at b's place j-1, for the character of a before and for this
+			  * one; 0 but where these characters stand in b */
 };
 
-struct block {
-	int a, b, size;
+/* Parts of a and b between two blocks, or a block's own. */
+struct range {
+	int alo, ahi, blo, bhi;
 };
 
-/* The longest block in a[alo,ahi), b[blo,bhi), the earliest in a, then in b; grown at both ends over popular characters. */
-static struct block find_longest(struct matcher *m, int alo, int ahi, int blo, int bhi)
+/* Grows at both ends, over popular characters too. */
+static void range_grow(const struct matcher *m, struct range *r, const struct range *within)
 {
-	struct block best = {alo, blo, 0};
-	memset(m->len, 0, ((size_t)m->b->n + 1) * sizeof(*m->len));
-	for (int i = alo; i < ahi; i++) {
-		int32_t code = m->a->v[i];
-		memset(m->next, 0, ((size_t)m->b->n + 1) * sizeof(*m->next));
-		for (int k = first_place(&m->places, code); k < m->places.n && m->places.v[k].code == code; k++) {
-			int j = m->places.v[k].at;
-			if (j < blo || j >= bhi)
-				continue;
-			int size = m->next[j + 1] = m->len[j] + 1;
-			if (size > best.size)
-				best = (struct block){i - size + 1, j - size + 1, size};
+	const int32_t *a = m->a->v, *b = m->b->v;
+	for (; r->alo > within->alo && r->blo > within->blo && a[r->alo - 1] == b[r->blo - 1]; r->alo--)
+		r->blo--;
+	for (; r->ahi < within->ahi && r->bhi < within->bhi && a[r->ahi] == b[r->bhi]; r->ahi++)
+		r->bhi++;
+}
+
+/* The longest block within, the earliest in a, then in b. Only places which hold a's character are touched. */
+static struct range find_longest(struct matcher *m, const struct range *within)
+{
+	struct range best = {within->alo, within->alo, within->blo, within->blo};
+	const struct place *places = m->places.v;
+	struct span before = {0, 0};
+	for (int i = within->alo; i < within->ahi; i++) {
+		struct span here = {
+			place_find(&m->places, m->a->v[i], within->blo), place_find(&m->places, m->a->v[i], within->bhi)};
+		for (int k = here.from; k < here.to; k++) {
+			int end = places[k].at + 1, size = m->next[end] = m->len[end - 1] + 1;
+			if (size > best.ahi - best.alo)
+				best = (struct range){i + 1 - size, i + 1, end - size, end};
 		}
+		for (int k = before.from; k < before.to; k++)
+			m->len[places[k].at + 1] = 0;
 		int *swap = m->len;
 		m->len = m->next;
 		m->next = swap;
+		before = here;
 	}
-	for (; best.a > alo && best.b > blo && m->a->v[best.a - 1] == m->b->v[best.b - 1]; best.size++) {
-		best.a--;
-		best.b--;
-	}
-	while (best.a + best.size < ahi && best.b + best.size < bhi && m->a->v[best.a + best.size] == m->b->v[best.b + best.size])
-		best.size++;
+	for (int k = before.from; k < before.to; k++)
+		m->len[places[k].at + 1] = 0;
+	range_grow(m, &best, within);
 	return best;
 }
 
-static int matched(struct matcher *m, int alo, int ahi, int blo, int bhi)
+/* Characters in matching blocks. What is left to do lies in a list, not on the stack: blocks may be as many as characters. */
+static int matched(struct matcher *m)
 {
-	if (alo >= ahi || blo >= bhi)
-		return 0;
-	struct block k = find_longest(m, alo, ahi, blo, bhi);
-	if (!k.size)
-		return 0;
-	return k.size + matched(m, alo, k.a, blo, k.b) + matched(m, k.a + k.size, ahi, k.b + k.size, bhi);
+	int common = 0, n = 1, cap = 64;
+	struct range *left = mem_new((size_t)cap, sizeof(*left));
+	left[0] = (struct range){0, m->a->n, 0, m->b->n};
+	while (n) {
+		struct range r = left[--n];
+		if (r.alo >= r.ahi || r.blo >= r.bhi)
+			continue;
+		struct range block = find_longest(m, &r);
+		if (block.alo == block.ahi)
+			continue;
+		common += block.ahi - block.alo;
+		if (n + 2 > cap)
+			left = mem_grow(left, (size_t)(cap *= 2), sizeof(*left));
+		left[n++] = (struct range){r.alo, block.alo, r.blo, block.blo};
+		left[n++] = (struct range){block.ahi, r.ahi, block.bhi, r.bhi};
+	}
+	free(left);
+	return common;
 }
 
 static int common_difflib(const struct codes *a, const struct codes *b)
@@ -114,7 +143,7 @@ static int common_difflib(const struct codes *a, const struct codes *b)
 	struct matcher m = {.a = a, .b = b, .places = places_of(b)};
 	m.len = mem_new((size_t)b->n + 1, sizeof(*m.len));
 	m.next = mem_new((size_t)b->n + 1, sizeof(*m.next));
-	int n = matched(&m, 0, a->n, 0, b->n);
+	int n = matched(&m);
 	free(m.places.v);
 	free(m.len);
 	free(m.next);
@@ -125,15 +154,10 @@ static int common_difflib(const struct codes *a, const struct codes *b)
 
 static int common_indel(const struct codes *a, const struct codes *b)
 {
-	int *row = mem_new((size_t)b->n + 1, sizeof(*row));
-	for (int i = 0; i < a->n; i++)
-		for (int j = 0, corner = 0; j < b->n; j++) {
-			int above = row[j + 1];
-			row[j + 1] = a->v[i] == b->v[j] ? corner + 1 : above > row[j] ? above : row[j];
-			corner = above;
-		}
-	int n = row[b->n];
-	free(row);
+	enum { CODES = 0x110000 };
+	struct lcs *scratch = lcs_new(CODES, b->n);
+	int n = lcs_length(scratch, a->v, a->n, b->v, b->n);
+	lcs_free(scratch);
 	return n;
 }
 

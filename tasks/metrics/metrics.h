@@ -44,8 +44,8 @@ double longbench_v2(const char *answer, char *const *gold, int n_gold);
 
 /* F1 of two multisets of words, both sorted by strcmp. */
 double words_f1(char *const *p, int n_p, char *const *g, int n_g);
-/* Gold answers for which rouge 1.0.1 would (about) overflow Python's stack and give 0: their and the answer's longest sentences have
- * 1000 words together. */
+/* Gold answers for which rouge 1.0.1 would (about) overflow Python's stack and give 0: their and the answer's longest sentences
+ * have 1000 words together. */
 int rouge_deep_pairs(const char *answer, char *const *gold, int n_gold);
 int rouge_zh_deep_pairs(const char *answer, char *const *gold, int n_gold); /* jieba is loaded */
 
@@ -54,10 +54,11 @@ int32_t text_next(const char **p);
 void text_put(struct strbuf *b, int32_t code);
 bool text_is_space(int32_t code); /* str.isspace */
 bool text_is_word(int32_t code);  /* \w of re, less the underscore */
-/* ASCII's and the Chinese list of LongBench and SCBench (which lacks some that one would expect, the opening mark of a title too). */
+/* ASCII's and the Chinese list of LongBench and SCBench (which lacks some that one would expect, the opening mark of a title
+ * too). */
 bool text_is_punctuation_zh(int32_t code);
-/* str.lower, but for the final sigma. Appends to b. */
-void text_lower(struct strbuf *b, const char *s);
+void text_lower(struct strbuf *b, const char *s); /* str.lower; appends to b */
+void text_upper(struct strbuf *b, const char *s); /* str.upper; appends to b */
 /* str.strip: moves *s to the first character that is not white space, returns the bytes up to the last such. */
 size_t text_strip(const char **s);
 /* A copy of len bytes; NUL, which no text here can hold, becomes U+0001: a control character too, and one token. */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tasks/metrics/lcs.h"
 #include "tasks/metrics/metrics.h"
 
 enum { PYTHON_RECURSION_LIMIT = 1000 };
@@ -82,7 +83,6 @@ static int words_sort(char **words, int n)
 static int words_number(struct sentences *s, char **dictionary, int n, char *seen)
 {
 	int distinct = 0;
-	memset(seen, 0, (size_t)n);
 	s->ids = mem_new((size_t)s->n_words, sizeof(*s->ids));
 	for (int i = 0; i < s->n_words; i++) {
 		char **at = bsearch(&s->words[i], dictionary, (size_t)n, sizeof(*dictionary), compare_words);
@@ -93,34 +93,7 @@ static int words_number(struct sentences *s, char **dictionary, int n, char *see
 	return distinct;
 }
 
-/* ---- longest common subsequence ---- */
-
-/* Puts the words of the LCS of x and y into the set. table: scratch for (n+1)*(m+1). */
-static int lcs_words(const int *x, int n, const int *y, int m, int *table, char *set)
-{
-	int taken = 0, width = m + 1;
-	memset(table, 0, (size_t)width * sizeof(*table));
-	for (int i = 1; i <= n; i++) {
-		int *row = table + (size_t)i * (size_t)width, *above = row - width;
-		row[0] = 0;
-		for (int j = 1; j <= m; j++)
-			row[j] = x[i - 1] == y[j - 1] ? above[j - 1] + 1 : above[j] > row[j - 1] ? above[j] : row[j - 1];
-	}
-	for (int i = n, j = m; i && j;) {
-		const int *row = table + (size_t)i * (size_t)width;
-		if (x[i - 1] == y[j - 1]) {
-			taken += !set[x[i - 1]];
-			set[x[i - 1]] = 1;
-			i--;
-			j--;
-		} else if (row[j - width] > row[j - 1]) {
-			i--;
-		} else {
-			j--;
-		}
-	}
-	return taken;
-}
+/* ---- the set U ---- */
 
 static int longest(const struct sentences *s)
 {
@@ -132,17 +105,38 @@ static int longest(const struct sentences *s)
 	return most;
 }
 
-static int union_words(const struct sentences *ref, const struct sentences *hyp, char *set)
+static bool any_open(const int *ids, int n, const char *open)
 {
-	int taken = 0;
-	int *table = mem_new(((size_t)longest(ref) + 1) * ((size_t)longest(hyp) + 1), sizeof(*table));
-	for (int r = 0; r < ref->n; r++)
-		for (int h = 0; h < hyp->n; h++) {
-			int x = r ? ref->ends[r - 1] : 0, y = h ? hyp->ends[h - 1] : 0;
-			taken += lcs_words(ref->ids + x, ref->ends[r] - x, hyp->ids + y, hyp->ends[h] - y, table, set);
+	for (int i = 0; i < n; i++)
+		if (open[ids[i]])
+			return true;
+	return false;
+}
+
+/* Distinct words of the LCS of every sentence pair. open[id]: the word is in both texts and not among them yet; a pair that
+ * shares no such word adds nothing, so that most pairs of long texts need not be looked at. */
+static int union_words(const struct sentences *ref, const struct sentences *hyp, char *open, int n_ids)
+{
+	int n = 0, most = longest(hyp);
+	struct lcs *scratch = lcs_new(n_ids, most);
+	char *taken = mem_new((size_t)most, 1);
+	for (int r = 0; r < ref->n; r++) {
+		const int *x = ref->ids + (r ? ref->ends[r - 1] : 0), n_x = (int)(ref->ids + ref->ends[r] - x);
+		for (int h = 0; h < hyp->n && any_open(x, n_x, open); h++) {
+			const int *y = hyp->ids + (h ? hyp->ends[h - 1] : 0), n_y = (int)(hyp->ids + hyp->ends[h] - y);
+			if (!any_open(y, n_y, open))
+				continue;
+			memset(taken, 0, (size_t)n_y);
+			lcs_mark(scratch, x, n_x, y, n_y, taken);
+			for (int i = 0; i < n_y; i++) {
+				n += taken[i] && open[y[i]];
+				open[y[i]] &= !taken[i];
+			}
 		}
-	free(table);
-	return taken;
+	}
+	lcs_free(scratch);
+	free(taken);
+	return n;
 }
 
 static double rouge_pair(const char *answer, const char *gold)
@@ -151,16 +145,19 @@ static double rouge_pair(const char *answer, const char *gold)
 	int n = hyp.n_words + ref.n_words;
 	double f = 0;
 	if (hyp.n && ref.n) {
-		char **dictionary = mem_new((size_t)n, sizeof(*dictionary)), *set = mem_new((size_t)n, 1);
+		char **dictionary = mem_new((size_t)n, sizeof(*dictionary)), *in_hyp = mem_new((size_t)n, 1),
+		     *in_ref = mem_new((size_t)n, 1);
 		memcpy(dictionary, hyp.words, (size_t)hyp.n_words * sizeof(*dictionary));
 		memcpy(dictionary + hyp.n_words, ref.words, (size_t)ref.n_words * sizeof(*dictionary));
 		n = words_sort(dictionary, n);
-		double in_hyp = words_number(&hyp, dictionary, n, set), in_ref = words_number(&ref, dictionary, n, set);
-		memset(set, 0, (size_t)n);
-		double common = union_words(&ref, &hyp, set), p = common / in_hyp, r = common / in_ref;
+		double n_hyp = words_number(&hyp, dictionary, n, in_hyp), n_ref = words_number(&ref, dictionary, n, in_ref);
+		for (int i = 0; i < n; i++)
+			in_ref[i] &= in_hyp[i];
+		double common = union_words(&ref, &hyp, in_ref, n), p = common / n_hyp, r = common / n_ref;
 		f = 2 * (p * r / (p + r + 1e-8));
 		free(dictionary);
-		free(set);
+		free(in_hyp);
+		free(in_ref);
 	}
 	sentences_free(&hyp);
 	sentences_free(&ref);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tasks/metrics/lcs.h"
 #include "tasks/metrics/metrics.h"
 #include "tasks/metrics/numbering.h"
 
@@ -51,32 +52,6 @@ static struct numbers sentence(const struct sentences *s, int i)
 	return (struct numbers){s->words.v + first, s->ends.v[i] - first, 0};
 }
 
-/* Marks the places of ref which one LCS with can takes. table: scratch for (ref.n + 1) * (can.n + 1). */
-static void lcs_mark(const struct numbers *ref, const struct numbers *can, int *table, char *taken)
-{
-	int width = can->n + 1;
-	memset(table, 0, (size_t)width * sizeof(*table));
-	for (int i = 1; i <= ref->n; i++) {
-		int *row = table + (size_t)i * (size_t)width, *above = row - width;
-		row[0] = 0;
-		for (int j = 1; j <= can->n; j++)
-			row[j] = ref->v[i - 1] == can->v[j - 1] ? above[j - 1] + 1
-				 : row[j - 1] > above[j]        ? row[j - 1]
-								: above[j];
-	}
-	for (int i = ref->n, j = can->n; i && j;) {
-		const int *row = table + (size_t)i * (size_t)width;
-		if (ref->v[i - 1] == can->v[j - 1]) {
-			taken[--i] = 1;
-			j--;
-		} else if (row[j - 1] > row[j - width]) {
-			j--;
-		} else {
-			i--;
-		}
-	}
-}
-
 static int *count_words(const struct numbers *words, int n_numbers)
 {
 	int *counts = mem_new((size_t)n_numbers, sizeof(*counts));
@@ -85,17 +60,26 @@ static int *count_words(const struct numbers *words, int n_numbers)
 	return counts;
 }
 
+/* Is there a place that would still count, were it taken? */
+static bool any_left(const struct numbers *ref, const char *taken, const int *left_gold, const int *left_answer)
+{
+	for (int i = 0; i < ref->n; i++)
+		if (!taken[i] && left_gold[ref->v[i]] > 0 && left_answer[ref->v[i]] > 0)
+			return true;
+	return false;
+}
+
 static int count_hits(const struct sentences *gold, const struct sentences *answer, int n_numbers)
 {
 	int hits = 0, *left_gold = count_words(&gold->words, n_numbers), *left_answer = count_words(&answer->words, n_numbers);
-	int *table = mem_new(((size_t)gold->words.n + 1) * ((size_t)answer->words.n + 1), sizeof(*table));
+	struct lcs *scratch = lcs_new(n_numbers, gold->words.n);
 	char *taken = mem_new((size_t)gold->words.n, 1);
 	for (int r = 0; r < gold->ends.n; r++) {
 		struct numbers ref = sentence(gold, r);
 		memset(taken, 0, (size_t)ref.n);
-		for (int c = 0; c < answer->ends.n; c++) {
+		for (int c = 0; c < answer->ends.n && any_left(&ref, taken, left_gold, left_answer); c++) {
 			struct numbers can = sentence(answer, c);
-			lcs_mark(&ref, &can, table, taken);
+			lcs_mark(scratch, can.v, can.n, ref.v, ref.n, taken);
 		}
 		for (int i = 0; i < ref.n; i++)
 			if (taken[i] && left_gold[ref.v[i]] > 0 && left_answer[ref.v[i]] > 0) {
@@ -106,7 +90,7 @@ static int count_hits(const struct sentences *gold, const struct sentences *answ
 	}
 	free(left_gold);
 	free(left_answer);
-	free(table);
+	lcs_free(scratch);
 	free(taken);
 	return hits;
 }

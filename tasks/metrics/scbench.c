@@ -18,16 +18,41 @@ static char *stripped(const char *s)
 	return text_format("%.*s", (int)n, s);
 }
 
-/* str.upper, but for ligatures and a few letters with accents that Unicode has no capital of. Caller frees. */
 static char *upper(const char *s)
 {
 	struct strbuf b = {0};
-	for (int32_t c; (c = text_next(&s));)
-		if (c == 0xdf)
-			strbuf_puts(&b, "SS");
-		else
-			text_put(&b, utf8proc_toupper(c));
+	text_upper(&b, s);
 	return strbuf_take(&b);
+}
+
+struct characters {
+	int32_t *v; /* sorted */
+	int n;
+};
+
+static int compare_codes(const void *a, const void *b)
+{
+	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+	return (x > y) - (x < y);
+}
+
+static struct characters sorted(struct characters s)
+{
+	qsort(s.v, (size_t)s.n, sizeof(*s.v), compare_codes);
+	return s;
+}
+
+/* A text's characters, each once: what counts where upstream takes each of them for an answer. */
+static struct characters distinct_of(const char *text)
+{
+	struct codes c = text_codes(text);
+	struct characters s = sorted((struct characters){c.v, c.n});
+	free(c.at);
+	s.n = 0;
+	for (int i = 0; i < c.n; i++)
+		if (!s.n || s.v[i] != s.v[s.n - 1])
+			s.v[s.n++] = s.v[i];
+	return s;
 }
 
 static bool is_letter_abcd(char c)
@@ -65,15 +90,21 @@ double contains_any(const char *answer, char *const *gold, int n_gold)
 
 double many_shot_upstream(const char *answer, char *const *gold, int n_gold)
 {
-	double best = n_gold ? 0 : NAN;
-	const char *p = n_gold ? gold[0] : "";
-	for (int32_t c; (c = text_next(&p));) {
+	bool found = false;
+	char *text = stripped(answer), *big = upper(text);
+	struct characters each = distinct_of(n_gold ? gold[0] : "");
+	for (int i = 0; i < each.n && !found; i++) {
 		struct strbuf one = {0};
-		text_put(&one, c);
-		best = fmax(best, contains_any(answer, &one.text, 1));
+		text_put(&one, each.v[i]);
+		char *g = upper(one.text);
+		found = strstr(big, g) != NULL;
+		free(g);
 		strbuf_free(&one);
 	}
-	return best;
+	free(each.v);
+	free(text);
+	free(big);
+	return n_gold ? found : NAN;
 }
 
 /* The choice an answer names: in its first parentheses, else its first word. Caller frees. */
@@ -124,17 +155,6 @@ double vt_match(const char *answer, char *const *gold, int n_gold)
 
 /* ---- Chinese questions: F1 over characters ---- */
 
-struct characters {
-	int32_t *v; /* sorted */
-	int n;
-};
-
-static int compare_codes(const void *a, const void *b)
-{
-	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-	return (x > y) - (x < y);
-}
-
 static struct characters characters_of(const char *text)
 {
 	struct strbuf low = {0};
@@ -144,9 +164,8 @@ static struct characters characters_of(const char *text)
 	for (int32_t c; (c = text_next(&p));)
 		if (!text_is_punctuation_zh(c) && !text_is_space(c))
 			s.v[s.n++] = c;
-	qsort(s.v, (size_t)s.n, sizeof(*s.v), compare_codes);
 	strbuf_free(&low);
-	return s;
+	return sorted(s);
 }
 
 static double character_f1(const struct characters *p, const char *gold)
@@ -177,15 +196,15 @@ double qa_chn(const char *answer, char *const *gold, int n_gold)
 double qa_chn_upstream(const char *answer, char *const *gold, int n_gold)
 {
 	double best = n_gold ? 0 : NAN;
-	struct characters p = characters_of(answer);
-	const char *s = n_gold ? gold[0] : "";
-	for (int32_t c; (c = text_next(&s));) {
+	struct characters p = characters_of(answer), each = distinct_of(n_gold ? gold[0] : "");
+	for (int i = 0; i < each.n; i++) {
 		struct strbuf one = {0};
-		text_put(&one, c);
+		text_put(&one, each.v[i]);
 		best = fmax(best, character_f1(&p, one.text));
 		strbuf_free(&one);
 	}
 	free(p.v);
+	free(each.v);
 	return best;
 }
 

@@ -5,15 +5,20 @@
 
 #include "tasks/metrics/metrics.h"
 
-/* RULER's cleaning: control characters become line ends. Its stripping is left out: it cannot matter to a gold text which begins
- * and ends with something visible. */
+/* RULER's cleaning: stripped, control characters become line ends, stripped again. */
 static char *answer_clean(const char *answer)
 {
 	struct strbuf b = {0};
-	text_lower(&b, answer);
-	for (size_t i = 0; i < b.len; i++)
-		if ((unsigned char)b.text[i] < 32)
-			b.text[i] = '\n';
+	size_t n = text_strip(&answer);
+	char *text = text_format("%.*s", (int)n, answer);
+	const char *clean = text;
+	for (char *p = text; *p; p++)
+		if ((unsigned char)*p < 32)
+			*p = '\n';
+	n = text_strip(&clean);
+	text[(size_t)(clean - text) + n] = '\0';
+	text_lower(&b, clean);
+	free(text);
 	return strbuf_take(&b);
 }
 

@@ -59,13 +59,67 @@ bool text_is_punctuation_zh(int32_t code)
 	return false;
 }
 
+static bool is_cased(int32_t c)
+{
+	return utf8proc_isupper(c) || utf8proc_islower(c) || utf8proc_category(c) == UTF8PROC_CATEGORY_LT;
+}
+
+/* Unicode's Case_Ignorable: what stands inside a word without being a letter of it. */
+static bool is_case_ignorable(int32_t c)
+{
+	static const int32_t inside[] = {'\'', '.', ':', 0xb7, 0x387, 0x55f, 0x5f4, 0x2018, 0x2019, 0x2024, 0x2027, 0xfe13,
+		0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
+	for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++)
+		if (c == inside[i])
+			return true;
+	switch (utf8proc_category(c)) {
+	case UTF8PROC_CATEGORY_MN:
+	case UTF8PROC_CATEGORY_ME:
+	case UTF8PROC_CATEGORY_CF:
+	case UTF8PROC_CATEGORY_LM:
+	case UTF8PROC_CATEGORY_SK:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Sigma ends a word: the last character before `rest` that is not ignorable was cased, the first one of rest is not. */
+static bool is_last_letter(bool after_cased, const char *rest)
+{
+	int32_t c = text_next(&rest);
+	while (after_cased && c && is_case_ignorable(c))
+		c = text_next(&rest);
+	return after_cased && !is_cased(c);
+}
+
 void text_lower(struct strbuf *b, const char *s)
 {
-	for (int32_t c; (c = text_next(&s));)
-		if (c == 0x130) /* the one capital whose lower case is two characters */
+	enum { SIGMA = 0x3a3, LAST_SIGMA = 0x3c2, DOTTED_I = 0x130 /* the one capital whose lower case is two characters */ };
+	bool after_cased = false;
+	for (int32_t c; (c = text_next(&s));) {
+		if (c == DOTTED_I)
 			strbuf_puts(b, "i\xcc\x87");
 		else
-			text_put(b, utf8proc_tolower(c));
+			text_put(b, c == SIGMA && is_last_letter(after_cased, s) ? LAST_SIGMA : utf8proc_tolower(c));
+		if (!is_case_ignorable(c))
+			after_cased = is_cased(c);
+	}
+}
+
+/* Letters without a capital of their own (ligatures, some with accents) become what they fold to, in capitals. */
+void text_upper(struct strbuf *b, const char *s)
+{
+	for (int32_t c; (c = text_next(&s));) {
+		utf8proc_int32_t folded[8];
+		utf8proc_ssize_t n = c < 128 || utf8proc_category(c) == UTF8PROC_CATEGORY_LU
+					     ? 1
+					     : utf8proc_decompose_char(c, folded, 8, UTF8PROC_CASEFOLD, &(int){0});
+		if (n < 2)
+			text_put(b, utf8proc_toupper(c));
+		for (int i = 0; n > 1 && i < n; i++)
+			text_put(b, utf8proc_toupper(folded[i]));
+	}
 }
 
 size_t text_strip(const char **s)

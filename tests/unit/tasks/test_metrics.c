@@ -39,6 +39,7 @@ static void test_string_match(void **state)
 	assert_near(score("string_match_all", "one\ttwo", "one two", NULL), 0.);
 	assert_near(score("string_match_all", "one\ttwo", "one\ntwo", NULL), 1.); /* control characters become line ends */
 	assert_near(score("string_match_all", "\xff\xfe 77", "77", NULL), 1.);    /* bytes which are not UTF-8 */
+	assert_near(score("string_match_all", "one \x1f", "one", "one "), .5); /* the answer is stripped, a control is no more */
 }
 
 static void test_exact(void **state)
