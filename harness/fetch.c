@@ -139,7 +139,7 @@ const struct verb verb_fetch = {
 	.help = "WHAT is one of\n"
 		"  model ORG/NAME      a model of the Hugging Face hub; then `--target ORG/NAME` finds it\n"
 		"  dataset ORG/NAME    a data set of the hub\n"
-		"  ruler longbench longbench-v2 scbench squad hotpotqa essays\n"
+		"  ruler longbench longbench-v2 scbench squad hotpotqa essays punkt\n"
 		"                      what these tasks read, at pinned revisions, checked by SHA-256\n"
 		"  list                the files of those sets: pinned, recorded, unpinned or missing here\n\n"
 		"The hub cache is the one of huggingface_hub; HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE are "

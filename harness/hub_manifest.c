@@ -57,6 +57,9 @@ static const struct manifest_file files[] = {
 		GITHUB
 		"Zefan-Cai/RULER/2ed9bd9573f2bd8184d1b9ebaa7bd88502d6b32a/scripts/data/synthetic/json/PaulGrahamEssays.json",
 		NULL, NULL, 3108597, "d4cd6848b412d74df12b2830fc2855c3c4fdb7d94ce2b460bdd1a5e5a0bec81b"},
+	{"punkt", "ruler/punkt_tab.zip",
+		GITHUB "nltk/nltk_data/4f15a3d89eefe9748ec1c05be495d91289197155/packages/tokenizers/punkt_tab.zip", NULL, NULL,
+		4319076, "e57f64187974277726a3417ca6f181ec5403676c717672eef6a748a7b20e0106"},
 	{"longbench", "longbench/data.zip", "THUDM/LongBench", "5e628be450b7e67fb7ae6e201bd6d8f7056f7672", "data.zip", 113932529,
 		"cb45b11a4133c6bc1d6a44b0f8e701335ff1e543195db1103472e575857f7f64"},
 	{"longbench", "longbench/dataset2prompt.json", GITHUB LONGBENCH_AT "LongBench/config/dataset2prompt.json", NULL, NULL,
@@ -92,13 +95,14 @@ static const struct manifest_file files[] = {
 enum { FILES = sizeof files / sizeof *files };
 
 static const struct manifest_set sets[] = {
-	{"ruler", "RULER's prompts, word lists, SQuAD, HotpotQA and essays", " squad hotpotqa essays "},
+	{"ruler", "RULER's prompts, word lists, SQuAD, HotpotQA, essays and their sentences", " squad hotpotqa essays punkt "},
 	{"longbench", "LongBench: data.zip, prompts, lengths", ""},
 	{"longbench-v2", "LongBench v2: data.json, prompts", ""},
 	{"scbench", "SCBench: 12 jsonl files, prompts", ""},
 	{"squad", "SQuAD 2.0 dev (RULER qa_1)", ""},
 	{"hotpotqa", "HotpotQA dev distractor (RULER qa_2)", ""},
 	{"essays", "the essays of RULER's haystack", ""},
+	{"punkt", "NLTK's sentence splitter (RULER's essays)", ""},
 };
 enum { SETS = sizeof sets / sizeof *sets };
 

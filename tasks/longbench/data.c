@@ -1,10 +1,11 @@
 /* data.c: rows of LongBench from where they lie: a folder, upstream's data.zip, or one file; and upstream's settings files. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <zip.h>
 
+#include "tasks/archive.h"
 #include "tasks/longbench/longbench.h"
 
 static bool ends_with(const char *s, const char *end)
@@ -19,51 +20,15 @@ static bool is_folder(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* ---- zip ---- */
-
-static int entry_read(zip_t *zip, zip_int64_t index, const char *path, char **data, size_t *len, char err[ERR_LEN])
-{
-	zip_stat_t st;
-	zip_file_t *f = zip_stat_index(zip, (zip_uint64_t)index, 0, &st) ? NULL : zip_fopen_index(zip, (zip_uint64_t)index, 0);
-	if (!f)
-		return err_set(err, "%s: %s", path, zip_strerror(zip));
-	if (st.size > (zip_uint64_t)1 << 32)
-		return zip_fclose(f), err_set(err, "%s: %s would unpack to %.1f GB", path, st.name, (double)st.size / 1e9);
-	*data = malloc(st.size + 1);
-	size_t got = 0;
-	zip_int64_t n = 0;
-	while (*data && got < st.size && (n = zip_fread(f, *data + got, st.size - got)) > 0)
-		got += (size_t)n;
-	zip_fclose(f);
-	if (!*data || got < st.size)
-		return err_set(err, "%s: cannot unpack %s (%zu of %zu bytes)", path, st.name, got, (size_t)st.size);
-	(*data)[ *len = got] = '\0';
-	return 0;
-}
+/* ---- the places a file may be at ---- */
 
 /* Upstream's archive has its files under data/. */
 static int zip_read(const char *path, const char *file, char **data, size_t *len, char err[ERR_LEN])
 {
-	int code;
-	zip_t *zip = zip_open(path, ZIP_RDONLY, &code);
-	if (!zip) {
-		zip_error_t e;
-		zip_error_init_with_code(&e, code);
-		err_set(err, "%s: cannot open: %s", path, zip_error_strerror(&e));
-		zip_error_fini(&e);
-		return -1;
-	}
 	char name[128];
 	snprintf(name, sizeof(name), "data/%s", file);
-	zip_int64_t index = zip_name_locate(zip, name, 0);
-	if (index < 0)
-		index = zip_name_locate(zip, file, 0);
-	int failed = index < 0 ? err_set(err, "%s: no %s in it", path, name) : entry_read(zip, index, path, data, len, err);
-	zip_discard(zip);
-	return failed;
+	return archive_read(path, name, file, data, len, err);
 }
-
-/* ---- the places a file may be at ---- */
 
 /* Reads the file when it is there: 0, -1 failed, 1 not there. */
 static int try_load(const char *folder, const char *name, const char *file, char **data, size_t *len, char err[ERR_LEN])

@@ -45,6 +45,11 @@ int numbering_of(struct numbering *s, const char *word, size_t len)
 	return *slot - 1;
 }
 
+int numbering_find(const struct numbering *s, const char *word, size_t len)
+{
+	return s->n ? *slot_of(s, word, len) - 1 : -1;
+}
+
 void numbering_free(struct numbering *s)
 {
 	for (int i = 0; i < s->n; i++)

@@ -10,6 +10,7 @@ struct numbering {    /* zero-initialised is empty */
 	int n, n_slots;
 };
 int numbering_of(struct numbering *s, const char *word, size_t len);
+int numbering_find(const struct numbering *s, const char *word, size_t len); /* -1 = not there */
 void numbering_free(struct numbering *s);
 
 struct numbers { /* zero-initialised is empty */

@@ -56,15 +56,32 @@ void ruler_pairs_make(struct ruler_pairs *p, struct ruler_words *first, const st
 void ruler_pairs_at(const struct ruler_pairs *p, int64_t i, struct strbuf *out);                           /* appends */
 void ruler_pairs_free(struct ruler_pairs *p);
 
+/* NLTK's sentence splitter with its English parameters, from its punkt_tab.zip; what was read goes into the hash. NULL = error
+ * set. */
+struct ruler_punkt;
+struct ruler_punkt *ruler_punkt_read(const char *zip, struct sha256 *hash, char err[ERR_LEN]);
+void ruler_punkt_free(struct ruler_punkt *p);
+
+struct ruler_sentences { /* of one text */
+	struct ruler_sentence {
+		size_t from, to; /* bytes */
+	} * v;
+	int n;
+};
+void ruler_sentence_add(struct ruler_sentences *s, size_t from); /* its end is still to be set */
+/* text: words with one blank between, none at its ends. Appends to empty s; the caller frees s->v. */
+void ruler_punkt_sentences(const struct ruler_punkt *p, const char *text, struct ruler_sentences *s);
+
 struct ruler_essay {
-	char *text;        /* words, one blank between */
-	size_t *word_end;  /* [n]: offset behind each word */
-	int n;             /* words */
-	int *sentence_end; /* numbers of the words which end a sentence, rising */
-	int n_sentences;
+	char *text;                /* words, one blank between */
+	size_t *word_end;          /* [n]: offset behind each word */
+	int n;                     /* words */
+	struct ruler_punkt *punkt; /* NULL = sentence ends are approximated */
 };
 void ruler_essay_make(struct ruler_essay *e, const char *text); /* white space collapsed first */
 void ruler_essay_free(struct ruler_essay *e);
+/* Of a text made of the essay's words, as ruler_punkt_sentences. */
+void ruler_essay_sentences(const struct ruler_essay *e, const char *text, struct ruler_sentences *s);
 
 struct ruler_template { /* the texts of one family; {name} stands for what is filled in */
 	char *prompt, *answer_prefix;

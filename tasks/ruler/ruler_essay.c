@@ -1,10 +1,10 @@
 /* ruler_essay.c: the essay haystack as words and sentences.
  *
- * Upstream splits sentences with NLTK's trained English Punkt, whose parameter file is in no small public place. APPROXIMATED
- * here: a sentence ends behind . ! ? (closing quotes and brackets may follow) unless the word is a known abbreviation, an
- * initial, or the next word begins with a small letter. Needles so land at sentence ends as upstream's do, sometimes at another
- * one: answers, keys and depths are upstream's, the bytes around a needle need not be. Rows say so in their identity ("sentence
- * ends approximated"). */
+ * Upstream splits sentences with NLTK's trained English Punkt; so does ruler_punkt.c, where its parameters are in the folder.
+ * Without them APPROXIMATED here: a sentence ends behind . ! ? (closing quotes and brackets may follow) unless the word is a
+ * known abbreviation, an initial, or the next word begins with a small letter. Needles then land at sentence ends too, but other
+ * bytes stand around them, and since the length of a probe decides what is drawn after it, keys and answers may be others than
+ * upstream's. Rows say so in their identity ("sentence ends approximated"). */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +66,33 @@ static bool ends_sentence(const char *word, size_t len, const char *next)
 	return !islower((unsigned char)*next);
 }
 
+void ruler_sentence_add(struct ruler_sentences *s, size_t from)
+{
+	if ((s->n & (s->n - 1)) == 0)
+		s->v = mem_grow(s->v, (size_t)s->n * 2 + 1, sizeof(*s->v));
+	s->v[s->n++] = (struct ruler_sentence){from, from};
+}
+
+static void approximated(const char *text, struct ruler_sentences *s)
+{
+	const char *word = text;
+	ruler_sentence_add(s, 0);
+	for (size_t len; len = strcspn(word, " "), word[len]; word += len + 1)
+		if (ends_sentence(word, len, word + len + 1)) {
+			s->v[s->n - 1].to = (size_t)(word + len - text);
+			ruler_sentence_add(s, (size_t)(word + len + 1 - text));
+		}
+	s->v[s->n - 1].to = strlen(text);
+}
+
+void ruler_essay_sentences(const struct ruler_essay *e, const char *text, struct ruler_sentences *s)
+{
+	if (e->punkt)
+		ruler_punkt_sentences(e->punkt, text, s);
+	else
+		approximated(text, s);
+}
+
 void ruler_essay_make(struct ruler_essay *e, const char *text)
 {
 	e->text = collapse(text);
@@ -73,22 +100,14 @@ void ruler_essay_make(struct ruler_essay *e, const char *text)
 		e->n += *p == ' ';
 	e->n++;
 	e->word_end = mem_new((size_t)e->n, sizeof(*e->word_end));
-	e->sentence_end = mem_new((size_t)e->n, sizeof(*e->sentence_end));
-	const char *word = e->text;
-	for (int i = 0; i < e->n; i++) {
-		size_t len = strcspn(word, " ");
-		e->word_end[i] = (size_t)(word + len - e->text);
-		const char *next = i + 1 < e->n ? word + len + 1 : "";
-		if (ends_sentence(word, len, next))
-			e->sentence_end[e->n_sentences++] = i;
-		word = next;
-	}
+	for (size_t i = 0, at = 0; i < (size_t)e->n; i++, at++)
+		e->word_end[i] = at += strcspn(e->text + at, " ");
 }
 
 void ruler_essay_free(struct ruler_essay *e)
 {
 	free(e->text);
 	free(e->word_end);
-	free(e->sentence_end);
+	ruler_punkt_free(e->punkt);
 	memset(e, 0, sizeof(*e));
 }

@@ -124,53 +124,38 @@ static void essay_words(const struct ruler_essay *e, int64_t n, struct strbuf *b
 	strbuf_add(b, e->text, n ? e->word_end[n - 1] : 0);
 }
 
-/* Sentence ends before the last of n words. */
-static int64_t sentences_before(const struct ruler_essay *e, int64_t n)
+/* Sentences [from, to), a blank between two. */
+static void sentences_write(struct strbuf *b, const char *text, const struct ruler_sentence *v, int64_t from, int64_t to)
 {
-	int64_t last = (n - 1) % e->n, whole = (n - 1) / e->n;
-	int low = 0, high = e->n_sentences; /* the first sentence end not before word `last` */
-	while (low < high) {
-		int mid = (low + high) / 2;
-		if (e->sentence_end[mid] < last)
-			low = mid + 1;
-		else
-			high = mid;
+	for (int64_t i = from; i < to; i++) {
+		strbuf_puts(b, i > from ? " " : "");
+		strbuf_add(b, text + v[i].from, v[i].to - v[i].from);
 	}
-	return whole * e->n_sentences + low;
-}
-
-/* Offset behind the first k sentences, without the blank. */
-static size_t sentence_offset(const struct ruler_essay *e, int64_t k, int64_t n_sentences, size_t len)
-{
-	if (k == 0 || k == n_sentences)
-		return k ? len : 0;
-	size_t copy = e->word_end[e->n - 1] + 1;
-	return (size_t)((k - 1) / e->n_sentences) * copy + e->word_end[e->sentence_end[(k - 1) % e->n_sentences]];
 }
 
 /* Needles at sorted depths, percent of the sentences. Pieces without a sentence stay as empty texts between two blanks. */
 static void essay_context(struct ruler *r, const struct niah_needles *needles, int64_t size, struct strbuf *b)
 {
-	const struct ruler_essay *e = &r->assets.essay;
-	struct strbuf text = {0};
+	struct strbuf words = {0};
+	struct ruler_sentences s = {0};
 	int depth[DEPTHS];
-	essay_words(e, size, &text);
-	int64_t n = sentences_before(e, size) + 1, at = 0;
+	essay_words(&r->assets.essay, size, &words);
+	char *text = words.text;
+	while (words.len && text[words.len - 1] == ' ')
+		text[--words.len] = '\0';
+	text += strspn(text, " ");
+	ruler_essay_sentences(&r->assets.essay, text, &s);
 	python_sample(&r->random.python, DEPTHS, needles->n, depth);
 	for (int i = 0; i < needles->n; i++) /* round(linspace(0, 100, 40)) */
-		depth[i] = (int)(n * (rint(depth[i] * (100. / (DEPTHS - 1))) / 100));
+		depth[i] = (int)(s.n * (rint(depth[i] * (100. / (DEPTHS - 1))) / 100));
 	qsort(depth, (size_t)needles->n, sizeof(*depth), ascending);
 	for (int i = 0; i <= needles->n; i++) {
-		int64_t next = i < needles->n ? depth[i] : n;
-		size_t from = sentence_offset(e, at, n, text.len), to = sentence_offset(e, next, n, text.len);
-		if (at && to > from)
-			from++; /* the blank between two sentences */
-		strbuf_add(b, text.text + from, to - from);
+		sentences_write(b, text, s.v, i ? depth[i - 1] : 0, i < needles->n ? depth[i] : s.n);
 		if (i < needles->n)
 			strbuf_printf(b, " %s ", needles->sentences[i]);
-		at = next;
 	}
-	strbuf_free(&text);
+	free(s.v);
+	strbuf_free(&words);
 }
 
 /* `size` lines of noise, or of needles nobody asks for; the needles among them. */

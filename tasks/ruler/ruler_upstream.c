@@ -5,6 +5,7 @@
  *   nounlist.txt adjectivelist.txt verblist.txt       wonderwords 2.2.0
  *   english_words.json        cwe beyond 8,169 words
  *   PaulGrahamEssays.json     {"text"}     squad.json, hotpotqa.json
+ *   punkt_tab.zip             NLTK's sentence splitter; without it sentence ends of the essay are approximated
  * Every file read goes into the identity. Rows come one after another out of one random stream: the state before each row is
  * kept, so that a row already passed is made again at once and a later one costs those before it. */
 #include <jansson.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 
 #include "tasks/ruler/ruler.h"
+
+#define PUNKT "punkt_tab.zip"
 
 struct folder {
 	const char *path;
@@ -122,12 +125,16 @@ static int essay_load(const struct folder *f, struct ruler_assets *a, char err[E
 {
 	json_t *j = folder_json(f, "PaulGrahamEssays.json", err);
 	const char *text = json_string_value(json_object_get(j, "text"));
-	if (text)
+	int failed = text ? 0 : j ? err_set(err, "%s/PaulGrahamEssays.json has no 'text'", f->path) : -1;
+	if (!failed)
 		ruler_essay_make(&a->essay, text);
-	else if (j)
-		err_set(err, "%s/PaulGrahamEssays.json has no 'text'", f->path);
 	json_decref(j);
-	return a->essay.n ? 0 : -1;
+	if (failed || !folder_has(f, PUNKT))
+		return failed;
+	char *zip = text_format("%s/%s", f->path, PUNKT);
+	a->essay.punkt = ruler_punkt_read(zip, f->hash, err);
+	free(zip);
+	return a->essay.punkt ? 0 : -1;
 }
 
 static int niah_load(const struct folder *f, struct ruler *r, char err[ERR_LEN])
@@ -333,7 +340,7 @@ static int assets_load(const struct folder *f, struct ruler *r, char err[ERR_LEN
 
 static const char *variant_of(const struct ruler *r)
 {
-	if (r->config->haystack == HAYSTACK_ESSAY)
+	if (r->config->haystack == HAYSTACK_ESSAY && !r->assets.essay.punkt)
 		return r->oct2024 ? "upstream oct2024, sentence ends approximated"
 				  : "upstream current, sentence ends approximated";
 	if (r->cut)

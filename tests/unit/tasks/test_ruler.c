@@ -3,6 +3,7 @@
 #include "tests/unit/tasks/ruler_shared.h"
 
 #include <jansson.h>
+#include <zip.h>
 
 #include "tasks/ruler/ruler.h"
 
@@ -118,14 +119,86 @@ static void test_sentences(void **state)
 		"Mr. Smith left  at 5 p.m. today.\nDid he say \"why?\" J. did (really!). Etc. and so it goes... then. The end";
 	static const char *const last[] = {"today.", "\"why?\"", "(really!).", "then."};
 	struct ruler_essay e = {0};
+	struct ruler_sentences got = {0};
 	ruler_essay_make(&e, text);
 	assert_int_equal(e.n, 22);
-	assert_int_equal(e.n_sentences, 4);
-	for (int i = 0; i < e.n_sentences; i++) {
-		size_t end = e.word_end[e.sentence_end[i]], len = strlen(last[i]);
-		assert_memory_equal(e.text + end - len, last[i], len);
+	ruler_essay_sentences(&e, e.text, &got);
+	assert_int_equal(got.n, 5);
+	for (int i = 0; i < 4; i++) {
+		size_t len = strlen(last[i]);
+		assert_memory_equal(e.text + got.v[i].to - len, last[i], len);
+		assert_int_equal(got.v[i + 1].from, got.v[i].to + 1);
 	}
+	assert_int_equal(got.v[4].to, strlen(e.text));
+	free(got.v);
 	ruler_essay_free(&e);
+}
+
+/* A zip as NLTK's, with a few parameters of ours. */
+static char *punkt_zip(void)
+{
+	static const struct {
+		const char *name, *text;
+	} files[] = {{"abbrev_types.txt", "mr\ne.g\nst\nvol\n. . \n"}, {"sent_starters.txt", "however\nthey\n"},
+		{"collocations.tab", "##number##\tstreet\nj\tbach\n"},
+		{"ortho_context.tab", "the\t46\nriver\t4\nthen\t48\nsmith\t4\nwe\t34\nold\t34\n"}};
+	char *path = text_copy("/tmp/kvb-punkt-XXXXXX"), name[64];
+	int fd = mkstemp(path);
+	zip_t *zip = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, NULL);
+	assert_true(fd >= 0 && !close(fd) && zip);
+	for (size_t i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "punkt_tab/english/%s", files[i].name);
+		zip_source_t *source = zip_source_buffer(zip, files[i].text, strlen(files[i].text), 0);
+		assert_true(zip_file_add(zip, name, source, ZIP_FL_ENC_UTF_8) >= 0);
+	}
+	assert_int_equal(zip_close(zip), 0);
+	return path;
+}
+
+/* Sentences of NLTK 3.9.1 with the same parameters, a | between. */
+static void test_punkt(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *sentences;
+	} cases[] = {
+		{"Mr. Smith came. He left", "Mr. Smith came.|He left"},
+		{"See vol. However it is. And vol. the end", "See vol.|However it is.|And vol. the end"},
+		{"They met on St. They ate. On st. They sang", "They met on St.|They ate.|On st.|They sang"},
+		{"At 12 St. Old men sit. At 5. street lamps. By 7. then rain. By 8. Rain",
+			"At 12 St.|Old men sit.|At 5. street lamps.|By 7.|then rain.|By 8.|Rain"},
+		{"By J. Bach. By J. Smith. By J. the sea. By J. We go. Plan B. Zoo",
+			"By J. Bach.|By J. Smith.|By J. the sea.|By J.|We go.|Plan B. Zoo"},
+		{"What?! No... Yes. . . . Yes ... the end. . . . The end",
+			"What?!|No... Yes.|.|.|.|Yes ... the end.|.|.|.|The end"},
+		{"(One.) Two.) \"Three.\" 'Four.' Five.]--six! \"Seven", "(One.)|Two.)|\"Three.\"|'Four.'|Five.]--six!|\"Seven"},
+		{"a.b said \"e.g. this.\" He, e.g.the one, won.(So what?) Not.so",
+			"a.b said \"e.g.|this.\"|He, e.g.the one, won.|(So what?)|Not.so"},
+		{"x-vol. The end--or not. Mr.; the.: é. É. Δ. δ. Wow!", "x-vol. The end--or not.|Mr.; the.|: é. É. Δ. δ. Wow!"},
+		{"Wait... The rain. Wait... then sun. 3.5. We", "Wait... The rain.|Wait... then sun.|3.5.|We"},
+		{"...", "..."},
+		{"One.", "One."},
+		{"He said.) -- No.\"", "He said.)|-- No.\""},
+		{"1. The 2. the -3,5. We.. No. ##number##. 3", "1.|The 2. the -3,5.|We.. No.|##number##.|3"},
+	};
+	char sha[SHA_LEN], *zip = punkt_zip();
+	struct sha256 *hash = sha256_new();
+	struct ruler_punkt *p = ruler_punkt_read(zip, hash, err);
+	sha256_end(hash, sha);
+	for (size_t i = 0; p && i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ruler_sentences s = {0};
+		struct strbuf got = {0};
+		ruler_punkt_sentences(p, cases[i].text, &s);
+		for (int k = 0; k < s.n; k++)
+			strbuf_printf(&got, "%s%.*s", k ? "|" : "", (int)(s.v[k].to - s.v[k].from), cases[i].text + s.v[k].from);
+		assert_string_equal(got.text, cases[i].sentences);
+		strbuf_free(&got);
+		free(s.v);
+	}
+	assert_non_null(p);
+	ruler_punkt_free(p);
+	unlink(zip);
+	free(zip);
 }
 
 /* ---- own ---- */
@@ -484,6 +557,45 @@ static void test_upstream_rows(void **state)
 	}
 }
 
+/* The essay's sentences stand with one blank between, where upstream's splitter cut without one, too; what made them is said. */
+static void test_essay_punkt(void **state)
+{
+	(void)state;
+	static const char essay[] = "{\"text\": \"One is.(Two is.) Three is.\"}";
+	need_shared(folder);
+	char *place = text_copy("/tmp/kvb-punkt-XXXXXX"), path[128], *zip = punkt_zip();
+	assert_non_null(mkdtemp(place));
+	for (int i = 0; i < 4; i++) {
+		char *from = text_format("%s/%s", folder, i < 3 ? ruler_files[i].name : "");
+		snprintf(path, sizeof(path), "%s/%s", place, i < 3 ? ruler_files[i].name : "punkt_tab.zip");
+		assert_ok(symlink(i < 3 ? from : zip, path));
+		free(from);
+	}
+	snprintf(path, sizeof(path), "%s/PaulGrahamEssays.json", place);
+	FILE *f = fopen(path, "w");
+	assert_true(f && fputs(essay, f) >= 0 && !fclose(f));
+	struct task_request rq = request("ruler-niah_single_2", 2000);
+	rq.path = place;
+	struct task *t = open_task(&rq);
+	struct task_identity id;
+	task_identity(t, &id);
+	assert_string_equal(id.variant, "upstream current");
+	struct task_context c = context_of(t, 0);
+	assert_non_null(strstr(c.text, "One is. (Two is.) Three is. One is. (Two is.)"));
+	assert_null(strstr(c.text, "is.("));
+	task_context_free(&c);
+	task_close(t);
+	unlink(path);
+	for (int i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s/%s", place, i < 3 ? ruler_files[i].name : "punkt_tab.zip");
+		unlink(path);
+	}
+	rmdir(place);
+	unlink(zip);
+	free(zip);
+	free(place);
+}
+
 /* An essay repeated where the length asks for more than it holds. */
 static void test_essay_repeats(void **state)
 {
@@ -712,6 +824,7 @@ int main(void)
 		cmocka_unit_test(test_sample),
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_sentences),
+		cmocka_unit_test(test_punkt),
 		cmocka_unit_test(test_own_lengths),
 		cmocka_unit_test(test_own_short_fits),
 		cmocka_unit_test(test_own_long),
@@ -722,6 +835,7 @@ int main(void)
 		cmocka_unit_test(test_upstream_words),
 		cmocka_unit_test(test_upstream_lengths),
 		cmocka_unit_test(test_upstream_rows),
+		cmocka_unit_test(test_essay_punkt),
 		cmocka_unit_test(test_essay_repeats),
 		cmocka_unit_test(test_read_back),
 		cmocka_unit_test(test_rows_of_ruler),
