@@ -55,15 +55,25 @@ char *text_copy(const char *s)
 	return memcpy(mem_new(n, 1), s, n);
 }
 
+/* Bytes that the text takes. C counts to INT_MAX of them: taken for a number, its -1 beyond would give an empty text, or a strbuf one byte
+ * too short. */
+static size_t format_length(const char *fmt, va_list ap)
+{
+	int n = vsnprintf(NULL, 0, fmt, ap);
+	if (n < 0)
+		die(1, "a text cannot be formatted: %s", strerror(errno));
+	return (size_t)n;
+}
+
 char *text_format(const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
-	int n = vsnprintf(NULL, 0, fmt, ap);
+	size_t n = format_length(fmt, ap);
 	va_end(ap);
-	char *s = mem_new((size_t)n + 1, 1);
+	char *s = mem_new(n + 1, 1);
 	va_start(ap, fmt);
-	vsnprintf(s, (size_t)n + 1, fmt, ap);
+	vsnprintf(s, n + 1, fmt, ap);
 	va_end(ap);
 	return s;
 }
@@ -89,14 +99,14 @@ void strbuf_printf(struct strbuf *b, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
-	int n = vsnprintf(NULL, 0, fmt, ap);
+	size_t n = format_length(fmt, ap);
 	va_end(ap);
-	if (b->cap < b->len + (size_t)n + 1)
-		b->text = mem_grow(b->text, b->cap = (b->len + (size_t)n + 1) * 2, 1);
+	if (b->cap < b->len + n + 1)
+		b->text = mem_grow(b->text, b->cap = (b->len + n + 1) * 2, 1);
 	va_start(ap, fmt);
-	vsnprintf(b->text + b->len, (size_t)n + 1, fmt, ap);
+	vsnprintf(b->text + b->len, n + 1, fmt, ap);
 	va_end(ap);
-	b->len += (size_t)n;
+	b->len += n;
 }
 
 char *strbuf_take(struct strbuf *b)
