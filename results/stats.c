@@ -187,7 +187,8 @@ double stats_standard_error_clusters(const double *x, const int *cluster, int n)
 /* ---- paired samples ---- */
 
 /* Two-sided p of the sum under flips of whole clusters, in whole units: the distribution of sum(+-d) is added up exactly, one
- * cluster after another. Differences that are no integers (an F1) are rounded to a grid of 1e-4 or total / 200,000, the coarser. */
+ * cluster after another. Differences that are no integers (an F1) are rounded to a grid of 1e-4 or total / 200,000, the coarser. NAN
+ * where they are beyond any total. */
 static double sign_flip_p(const struct groups *g)
 {
 	double total = 0;
@@ -196,6 +197,8 @@ static double sign_flip_p(const struct groups *g)
 		total += fabs(g->sum[i]);
 		whole = whole && fabs(g->sum[i] - round(g->sum[i])) < 1e-9;
 	}
+	if (!isfinite(total))
+		return NAN;
 	double unit = whole && total <= 200000 ? 1 : fmax(1e-4, total / 200000);
 	int64_t observed = 0, reach = 0;
 	size_t span = (size_t)(total / unit) + (size_t)g->n + 1;

@@ -237,6 +237,8 @@ static void nan_never_passes(void **state)
 		assert_false(isfinite(p[i].change.mean));
 	}
 	assert_true(isnan(stats_paired(a, b, cluster, 0, 1).p));
+	double zero[] = {0, 0, 0, 0}, huge[] = {1e308, -1e308, 0, 0}; /* a mean of 0, a total that is none */
+	assert_true(isnan(stats_paired(zero, huge, cluster, 4, 1).p));
 	struct step out[4];
 	assert_int_equal(stats_steps(a, 4, out), 0);
 	assert_int_equal(stats_steps(a, 0, out), 0);
