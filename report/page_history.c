@@ -94,9 +94,10 @@ static void series_chart(struct strbuf *out, const struct history *h, const stru
 	p.x = (struct svg_scale){-.5, fmax(h->n_nights - .5, 1), 62, SVG_WIDE - 12, false};
 	p.y.lo = y.lo;
 	p.y.hi = y.hi;
-	double step = svg_step(y.hi - y.lo, 4);
-	for (int i = (int)ceil(y.lo / step); i * step <= y.hi; i++)
-		svg_y_tick(&p, i * step, figure_text(text, s, i * step));
+	double v[SVG_ROUNDS];
+	int found = svg_rounds(&p.y, 4, v);
+	for (int i = 0; i < found; i++)
+		svg_y_tick(&p, v[i], figure_text(text, s, v[i]));
 	int every = h->n_nights > 8 ? (h->n_nights + 5) / 6 : 1;
 	for (int i = 0; i < h->n_nights; i += every) {
 		char before[64] = "";

@@ -55,6 +55,18 @@ double svg_step(double range, int n)
 	return unit * (f < 1.5 ? 1 : f < 3 ? 2 : f < 7 ? 5 : 10);
 }
 
+/* Counted in doubles and at most so many: between neighbouring numbers a multiple is beyond any int, and one more is the same number. */
+int svg_rounds(const struct svg_scale *s, int n, double v[SVG_ROUNDS])
+{
+	double step = svg_step(s->hi - s->lo, n), first = ceil(s->lo / step - 1e-9);
+	int found = 0;
+	if (!isfinite(first))
+		return 0;
+	for (; found < SVG_ROUNDS && (first + found) * step <= s->hi + step * 1e-6; found++)
+		v[found] = (first + found) * step;
+	return found;
+}
+
 struct svg_plot svg_begin(struct strbuf *out, int w, int h, const char *title, const char *desc)
 {
 	strbuf_printf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", w, h);
@@ -90,10 +102,11 @@ void svg_y_tick(struct svg_plot *p, double v, const char *label)
 static void ticks(struct svg_plot *p, const struct svg_scale *s, int n, void (*tick)(struct svg_plot *, double, const char *))
 {
 	char label[32];
-	double step = svg_step(s->hi - s->lo, n);
-	for (int i = (int)ceil(s->lo / step - 1e-9); i * step <= s->hi + step * 1e-6; i++) {
-		snprintf(label, sizeof label, "%.6g", i * step);
-		tick(p, i * step, label);
+	double v[SVG_ROUNDS];
+	int found = svg_rounds(s, n, v);
+	for (int i = 0; i < found; i++) {
+		snprintf(label, sizeof label, "%.6g", v[i]);
+		tick(p, v[i], label);
 	}
 }
 
@@ -115,12 +128,15 @@ void svg_log_ticks(struct svg_plot *p, bool y, const char *(*format)(char *buf, 
 	int n = near ? 6 : 3;
 	char text[64];
 	if (s->hi / s->lo < 2.5) { /* hardly bent: round steps */
-		double step = svg_step(s->hi - s->lo, 4);
-		for (int i = (int)ceil(s->lo / step); i * step <= s->hi; i++)
-			(y ? svg_y_tick : svg_x_tick)(p, i * step, format(text, i * step));
+		double v[SVG_ROUNDS];
+		int found = svg_rounds(s, 4, v);
+		for (int i = 0; i < found; i++)
+			(y ? svg_y_tick : svg_x_tick)(p, v[i], format(text, v[i]));
 		return;
 	}
-	for (double decade = pow(10, floor(log10(s->lo))); decade <= s->hi; decade *= 10)
+	if (!isfinite(s->hi))
+		return;
+	for (double decade = pow(10, floor(log10(s->lo))); decade > 0 && decade <= s->hi; decade *= 10)
 		for (int i = 0; i < n; i++) {
 			double v = decade * (near ? many[i] : few[i]);
 			if (v < s->lo || v > s->hi)

@@ -16,6 +16,9 @@ struct svg_scale {
 double svg_at(const struct svg_scale *s, double v);
 /* The step (1, 2 or 5 times a power of ten) that cuts range into about n parts. */
 double svg_step(double range, int n);
+enum { SVG_ROUNDS = 16 };
+/* Multiples of that step inside a linear scale, from the lowest; returns how many: none where the scale is no finite stretch. */
+int svg_rounds(const struct svg_scale *s, int n, double v[SVG_ROUNDS]);
 
 struct svg_plot {
 	struct strbuf *out;

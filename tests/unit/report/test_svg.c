@@ -88,6 +88,26 @@ static void short_log_scales_have_several_labels(void **state)
 	strbuf_free(&b);
 }
 
+/* Scales that a database of somebody else may ask for: no ticks or a few, and an end. */
+static void scales_without_an_extent_end(void **state)
+{
+	(void)state;
+	static const struct svg_scale odd[] = {{0, 0}, {7, 7}, {1, 1 + 2.3e-16}, {1, 1 + 1e-12}, {-1e300, 1e300}, {0, INFINITY}, {-INFINITY, 1},
+		{NAN, NAN}, {3, 1}, {-0.05, .02}, {1e18, 1e18 + 512}, {5e-324, 1}, {5e-324, INFINITY}, {1, 1e308}, {INFINITY, INFINITY}};
+	for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+		for (int log = 0; log < 2; log++) {
+			double v[SVG_ROUNDS];
+			struct strbuf b = {0};
+			struct svg_plot p = svg_begin(&b, 300, 200, "t", "d");
+			p.y.lo = odd[i].lo, p.y.hi = odd[i].hi, p.y.log = log;
+			for (int k = svg_rounds(&p.y, 5, v); k-- > 0;)
+				assert_true(isfinite(v[k]) && !(v[k] == 0 && signbit(v[k])));
+			log ? svg_log_ticks(&p, true, plain) : svg_y_ticks(&p, 5);
+			assert_true(b.len < 200000);
+			strbuf_free(&b);
+		}
+}
+
 /* 0, .2, .4, .6, .8, 1: six ticks in spite of rounding. A NAN cuts a band in two and is passed over by a line. */
 static void marks(void **state)
 {
@@ -109,6 +129,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(short_log_scales_have_several_labels),
 		cmocka_unit_test(hostile_text_is_escaped), cmocka_unit_test(bad_bytes_are_replaced),
-		cmocka_unit_test(cutting_keeps_characters), cmocka_unit_test(scales), cmocka_unit_test(marks)};
+		cmocka_unit_test(cutting_keeps_characters), cmocka_unit_test(scales), cmocka_unit_test(scales_without_an_extent_end), cmocka_unit_test(marks)};
 	return cmocka_run_group_tests_name("svg", tests, NULL, NULL);
 }
