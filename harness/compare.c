@@ -38,6 +38,11 @@ static int refused(const struct comparison *c)
 {
 	for (int i = 0; i < c->n_refusals; i++)
 		fprintf(stderr, "kvbench compare: %s\n", c->refusals[i]);
+	for (int i = 0; i < c->n_unlike; i++) {
+		char *text = compare_unlike_text(c, &c->unlike[i], "A", "B");
+		fprintf(stderr, "kvbench compare: %s\n", text);
+		free(text);
+	}
 	fprintf(stderr, "kvbench compare: not comparable; --force compares all the same and marks the output\n");
 	return EXIT_USAGE;
 }

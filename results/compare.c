@@ -161,6 +161,57 @@ static void pair_cells(struct comparison *c)
 	free(partner);
 }
 
+/* ---- what partners are not made of alike ---- */
+
+struct noting {
+	struct comparison *c;
+	const char *column, *label;
+};
+
+static void note_one_unlike(void *user, const char *key, const char *a, const char *b)
+{
+	const struct noting *n = user;
+	struct comparison *c = n->c;
+	for (int i = 0; i < c->n_unlike; i++) {
+		struct unlike *x = &c->unlike[i];
+		if (!strcmp(x->column, n->column) && !strcmp(x->key, key) && !strcmp(x->a, a) && !strcmp(x->b, b)) {
+			x->cells++;
+			return;
+		}
+	}
+	c->unlike = mem_grow(c->unlike, (size_t)c->n_unlike + 1, sizeof *c->unlike);
+	c->unlike[c->n_unlike++] = (struct unlike){n->column, text_copy(key), text_copy(a), text_copy(b), 1, n->label};
+}
+
+static void note_unlike(struct comparison *c)
+{
+	static const char *const parameters[] = {"method parameters", "task parameters"};
+	char a[COLUMN_TEXT], b[COLUMN_TEXT];
+	for (int i = 0; i < c->n_cells; i++) {
+		const struct side_cell *x = c->cells[i].a, *y = c->cells[i].b;
+		for (int k = 0; k < COMPARE_COLUMNS; k++) {
+			struct noting n = {c, column_name(k), x->label};
+			if (!strcmp(n.column, parameters[0]))
+				params_differences(x->row.method_params, y->row.method_params, note_one_unlike, &n);
+			else if (!strcmp(n.column, parameters[1]))
+				params_differences(x->row.task_params, y->row.task_params, note_one_unlike, &n);
+			else if (strcmp(column_text(x, k, a), column_text(y, k, b)) != 0)
+				note_one_unlike(&n, "", a, b);
+		}
+	}
+}
+
+char *compare_unlike_text(const struct comparison *c, const struct unlike *x, const char *a, const char *b)
+{
+	char *text = text_format("%s%s%s: %s %s, %s %s", x->column, *x->key ? ", " : "", x->key, a, *x->a ? x->a : "none", b,
+		*x->b ? x->b : "none");
+	if (x->cells == c->n_cells)
+		return text;
+	char *some = text_format("%s (%d of %d cells; the first: %s)", text, x->cells, c->n_cells, x->first);
+	free(text);
+	return some;
+}
+
 /* ---- samples both sides have ---- */
 
 /* Both lists are ordered by id. Calls each(user, a, b) for every id on both sides with an ok row. */
@@ -278,7 +329,8 @@ static bool shares_contexts(const struct side_cell *a, const struct side_cell *b
 
 static void pool_label(const struct comparison *c, struct pooled *p, const struct side_cell *of)
 {
-	int n = snprintf(p->label, sizeof p->label, "%s, all %d cells, %s", of->row.method, p->cells, of->row.protocol);
+	int n = snprintf(p->label, sizeof p->label, "%s%s%.100s, all %d cells, %s", of->row.method, *of->params ? " " : "", of->params,
+		p->cells, of->row.protocol);
 	char mine[COLUMN_TEXT];
 	static const char *const further[] = {"target", "precision"};
 	for (int k = 0; k < 2; k++) {
@@ -565,6 +617,7 @@ void compare_make(struct comparison *c, const struct side *a, const struct side 
 	*c = (struct comparison){.a = a, .b = b, .rules = *rules, .same_machine = same_machine(a, b)};
 	classify_columns(c);
 	pair_cells(c);
+	note_unlike(c);
 	for (int i = 0; i < c->n_cells; i++) {
 		compare_scores(c, &c->cells[i]);
 		compare_speed(c, &c->cells[i]);
@@ -586,6 +639,12 @@ void compare_free(struct comparison *c)
 	for (int i = 0; i < c->n_refusals; i++)
 		free(c->refusals[i]);
 	free(c->refusals);
+	for (int i = 0; i < c->n_unlike; i++) {
+		free(c->unlike[i].key);
+		free(c->unlike[i].a);
+		free(c->unlike[i].b);
+	}
+	free(c->unlike);
 	free(c->cells);
 	free(c->only_a);
 	free(c->only_b);

@@ -20,6 +20,7 @@ struct side_sample {
 };
 struct side_cell {
 	const char *label;           /* "niah-multikey 1024 agnostic snapkv r = 0.3": tells the side's cells apart */
+	const char *params;          /* "window=8": the parameters in which the side's cells of this method differ; "" = in none */
 	struct cell_row row;         /* counts and means are of the whole database, also where one run was chosen */
 	struct side_sample *samples; /* by id */
 	int n_samples;
@@ -51,6 +52,8 @@ const struct side_run *side_newest_run(const struct side *s); /* NULL = none */
 enum { COMPARE_COLUMNS = 19, COLUMN_TEXT = 512 };
 const char *column_name(int column);
 const char *column_text(const struct side_cell *c, int column, char buf[COLUMN_TEXT]);
+/* Calls each() for every key in which two JSON objects differ, with both values as text; "" = it has none. */
+void params_differences(const char *a, const char *b, void (*each)(void *, const char *key, const char *a, const char *b), void *user);
 
 /* ---- the comparison ---- */
 
@@ -93,6 +96,12 @@ struct flip {
 	const struct compared *cell;
 	const struct side_sample *a, *b;
 };
+struct unlike { /* what partners are not made of alike */
+	const char *column;
+	char *key, *a, *b; /* key: of parameters; "" = the column as a whole */
+	int cells;         /* pairs with this change */
+	const char *first; /* label of the first of them */
+};
 struct comparison {
 	const struct side *a, *b;
 	struct compare_rules rules;
@@ -101,15 +110,18 @@ struct comparison {
 	struct compared *cells;
 	const struct side_cell **only_a, **only_b;
 	struct pooled *pools;
+	struct unlike *unlike;
 	struct flip *flips;            /* samples whose score changed, the largest change first */
 	char **refusals;
 	bool same_machine;
-	int n_cells, n_only_a, n_only_b, n_pools, n_flips, n_refusals;
+	int n_cells, n_only_a, n_only_b, n_pools, n_unlike, n_flips, n_refusals;
 };
 /* Borrows both sides. Always succeeds; look at n_refusals. */
 void compare_make(struct comparison *c, const struct side *a, const struct side *b, const struct compare_rules *rules);
 void compare_free(struct comparison *c);
 bool compare_in_pool(const struct pooled *p, const struct compared *cell);
+/* "method parameters, window: A 32, B 8 (4 of 18 cells; the first: ...)", the sides under these names. Fresh. */
+char *compare_unlike_text(const struct comparison *c, const struct unlike *x, const char *a, const char *b);
 
 /* format: "text", "json", "md", "latex", "csv". table: "cells" or "flips" for csv; the other formats print both. most_flips: that many are
  * listed. Refusals, where there are any, stand at the top: the caller has been told to force. */

@@ -214,7 +214,8 @@ static struct grid cells_grid(const struct comparison *c, bool human)
 		const struct compared *x = &c->cells[i];
 		for (int k = 0; k < COMPARE_COLUMNS; k++) {
 			if (c->varies[k])
-				put(&g, text_copy(column_text(x->a, k, text)));
+				put(&g, text_copy(human && !strcmp(column_name(k), "method parameters") ? x->a->params
+													: column_text(x->a, k, text)));
 		}
 		put_score(&g, x, human);
 		if (s.ratio)
@@ -298,17 +299,12 @@ static void print_owned(struct strbuf *out, enum style style, char *text)
 
 static void print_heading(struct strbuf *out, const struct comparison *c, enum style style)
 {
-	char a[COLUMN_TEXT], b[COLUMN_TEXT];
 	for (int i = 0; i < c->n_refusals; i++)
 		print_owned(out, style, text_format("FORCED, not comparable: %s", c->refusals[i]));
 	print_owned(out, style, side_text("A", c->a));
 	print_owned(out, style, side_text("B", c->b));
-	for (int k = 0; k < COMPARE_COLUMNS && c->n_cells > 0; k++) {
-		if (c->differs[k])
-			print_owned(out, style,
-				text_format("%s: A %s, B %s", column_name(k), column_text(&c->a->cells[0], k, a),
-					column_text(&c->b->cells[0], k, b)));
-	}
+	for (int i = 0; i < c->n_unlike; i++)
+		print_owned(out, style, compare_unlike_text(c, &c->unlike[i], "A", "B"));
 	if (!c->same_machine)
 		print_line(out, style, "other machines: times are compared as ratios to the full cache only");
 	strbuf_puts(out, "\n");
@@ -472,6 +468,17 @@ static json_t *json_differs(const struct comparison *c)
 	return o;
 }
 
+static json_t *json_unlike(const struct comparison *c)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < c->n_unlike; i++) {
+		const struct unlike *x = &c->unlike[i];
+		json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o, s:i, s:o}", "column", text(x->column), "key", text(x->key), "a",
+						    text(x->a), "b", text(x->b), "cells", x->cells, "first", text(x->first)));
+	}
+	return list;
+}
+
 static json_t *json_flip(const struct flip *f)
 {
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cell", text(f->cell->a->label), "sample",
@@ -495,9 +502,9 @@ static void print_json(struct strbuf *out, const struct comparison *c, int most_
 	}
 	for (int i = 0; i < c->n_flips && i < most_flips; i++)
 		json_array_append_new(flips, json_flip(&c->flips[i]));
-	json_t *all = json_pack("{s:b, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:i, s:o}", "forced", c->n_refusals > 0,
-		"refusals", refusals, "a", json_side(c->a), "b", json_side(c->b), "differs", json_differs(c), "same_machine",
-		c->same_machine, "cells", cells, "pooled", pools, "only_in_a", json_labels(c->only_a, c->n_only_a), "only_in_b",
+	json_t *all = json_pack("{s:b, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:i, s:o}", "forced", c->n_refusals > 0,
+		"refusals", refusals, "a", json_side(c->a), "b", json_side(c->b), "differs", json_differs(c), "unlike",
+		json_unlike(c), "same_machine", c->same_machine, "cells", cells, "pooled", pools, "only_in_a", json_labels(c->only_a, c->n_only_a), "only_in_b",
 		json_labels(c->only_b, c->n_only_b), "flipped", c->n_flips, "flips", flips);
 	char *dump = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	strbuf_puts(out, dump ? dump : "{}");

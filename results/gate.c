@@ -190,6 +190,12 @@ static void judge_run(struct gate *g, const struct side *night)
 
 /* ---- what the gate cannot see, or did not look at ---- */
 
+static void note_settings(struct gate *g, const struct comparison *c)
+{
+	for (int i = 0; i < c->n_unlike; i++)
+		add(g, "notice", "setting", "", "", compare_unlike_text(c, &c->unlike[i], "baseline", "tonight"));
+}
+
 static void note_machines(struct gate *g, const struct comparison *c)
 {
 	const struct side_run *a = side_newest_run(c->a), *b = side_newest_run(c->b);
@@ -341,6 +347,7 @@ void gate_judge(struct gate *g, const struct comparison *c)
 	for (int i = 0; i < c->n_pools && g->exit != GATE_USAGE; i++)
 		judge_pool(g, &c->pools[i]);
 	judge_unpaired(g, c);
+	note_settings(g, c);
 	note_machines(g, c);
 	note_busy(g, c);
 	note_waiting(g, c);

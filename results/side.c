@@ -1,6 +1,7 @@
 /* side.c: one side of a comparison in memory: every cell with its samples and its timed rounds. See compare.h. */
 #include "results/compare.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,14 +159,69 @@ static const struct side_cell *full_of(const struct side *s, const struct side_c
 
 /* ---- labels ---- */
 
-/* Cells of one method with other parameters. */
-static bool params_differ(const struct side *s, const struct side_cell *c)
+static char *value_text(const json_t *v)
+{
+	char *text = !v ? text_copy("") : json_is_string(v) ? text_copy(json_string_value(v)) : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+	return text ? text : text_copy("?");
+}
+
+void params_differences(const char *a, const char *b, void (*each)(void *, const char *key, const char *a, const char *b), void *user)
+{
+	json_t *x = json_loads(a, 0, NULL), *y = json_loads(b, 0, NULL), *keys = json_object(), *ignored;
+	const char *key;
+	json_object_update(keys, x);
+	json_object_update(keys, y);
+	json_object_foreach(keys, key, ignored)
+	{
+		const json_t *mine = json_object_get(x, key), *theirs = json_object_get(y, key);
+		if (json_equal(mine, theirs))
+			continue;
+		char *p = value_text(mine), *q = value_text(theirs);
+		each(user, key, p, q);
+		free(p);
+		free(q);
+	}
+	json_decref(keys);
+	json_decref(x);
+	json_decref(y);
+}
+
+static void collect_param(void *user, const char *key, const char *a, const char *b)
+{
+	(void)b;
+	json_object_set_new(user, key, json_string(a));
+}
+
+static const char *name_params(struct side *s, const struct side_cell *c)
+{
+	json_t *found = json_object(), *value;
+	struct strbuf b = {0};
+	const char *key;
+	for (int i = 0; i < s->n_cells; i++) {
+		const struct cell_row *other = &s->cells[i].row;
+		if (same(other->method, c->row.method) && !same(other->method_params, c->row.method_params))
+			params_differences(c->row.method_params, other->method_params, collect_param, found);
+	}
+	json_object_foreach(found, key, value)
+		strbuf_printf(&b, "%s%s=%.100s", b.len ? " " : "", key, json_string_value(value));
+	const char *name = keep(s, b.text ? b.text : "");
+	strbuf_free(&b);
+	json_decref(found);
+	return name;
+}
+
+/* Cells of one method and its parameters have one name. */
+static void name_all_params(struct side *s)
 {
 	for (int i = 0; i < s->n_cells; i++) {
-		if (same(s->cells[i].row.method, c->row.method) && !same(s->cells[i].row.method_params, c->row.method_params))
-			return true;
+		struct side_cell *c = &s->cells[i];
+		for (int k = 0; k < i && !c->params; k++) {
+			if (same(s->cells[k].row.method, c->row.method) && same(s->cells[k].row.method_params, c->row.method_params))
+				c->params = s->cells[k].params;
+		}
+		if (!c->params)
+			c->params = name_params(s, c);
 	}
-	return false;
 }
 
 static void label_add(struct strbuf *b, const char *name, const char *text)
@@ -192,8 +248,8 @@ static void label_cells(struct side *s)
 		strbuf_puts(&b, r->task);
 		if (r->context_tokens > 0)
 			strbuf_printf(&b, " %lld", (long long)r->context_tokens);
-		strbuf_printf(&b, "%s%s %s %s", strcmp(r->mode, "single") ? " " : "", strcmp(r->mode, "single") ? r->mode : "",
-			r->protocol, r->method);
+		strbuf_printf(&b, "%s%s %s %s%s%s", strcmp(r->mode, "single") ? " " : "", strcmp(r->mode, "single") ? r->mode : "",
+			r->protocol, r->method, *s->cells[i].params ? " " : "", s->cells[i].params);
 		if (strcmp(r->method, "full") != 0)
 			strbuf_printf(&b, " r = %g", r->retained_ppm / 1e6);
 		if (target)
@@ -204,8 +260,6 @@ static void label_cells(struct side *s)
 			label_add(&b, "in", r->precision);
 		if (texts && *r->task_variant)
 			label_add(&b, "texts", r->task_variant);
-		if (params_differ(s, &s->cells[i]))
-			label_add(&b, "with", r->method_params);
 		snprintf(number, sizeof number, "%llu", (unsigned long long)r->seed);
 		if (seed)
 			label_add(&b, "seed", number);
@@ -238,6 +292,7 @@ static int load(struct side *s, struct store *store, const char *run, char err[E
 		drop_untouched(s);
 	for (int i = 0; i < s->n_cells; i++)
 		s->cells[i].full = full_of(s, &s->cells[i]);
+	name_all_params(s);
 	label_cells(s);
 	return 0;
 }

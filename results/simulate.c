@@ -92,6 +92,7 @@ static void make_row(struct side *s, const struct simulation *m, int cell)
 		.planned = samples,
 		.ok = samples};
 	c->label = keep(s, text_format("task%d method%d ratio %d", task, method, ratio));
+	c->params = "";
 	c->waited = NAN;
 }
 

@@ -142,7 +142,48 @@ static void other_parameters_of_one_method_meet_by_name(void **state)
 	make((struct night_plan){0}, (struct night_plan){.params = "{\"window\":16}"});
 	assert_int_equal(c.n_cells, 3);
 	assert_int_equal(c.n_only_a + c.n_only_b, 0);
+	wants("text", (const char *const[]){"method parameters, window: A 32, B 16 (1 of 3 cells; the first: niah 1024 agnostic snapkv r = 0.3)", NULL});
+	wants("json", (const char *const[]){"\"key\": \"window\"", NULL});
 	end();
+	make((struct night_plan){0}, (struct night_plan){.params = "{\"window\":32,\"pool\":\"max\"}"});
+	wants("text", (const char *const[]){"method parameters, pool: A none, B max (1 of 3", NULL});
+	end();
+	make((struct night_plan){.precision = "bf16"}, (struct night_plan){0}); /* in all cells: none is named */
+	wants("md", (const char *const[]){"- precision: A bf16, B fp32\n", NULL});
+	assert_int_equal(c.n_unlike, 1);
+	end();
+}
+
+/* Labels, columns and pools of one method tell by its parameters apart, by those alone that differ. */
+static void two_settings_of_one_method_are_told_apart(void **state)
+{
+	(void)state;
+	static const char *const long_ones[] = {"{\"allocator\":\"uniform\",\"order\":\"gqa_then_pool\",\"window\":8}",
+		"{\"allocator\":\"uniform\",\"order\":\"gqa_then_pool\",\"window\":32}"};
+	char *a_path = night_make("one", (struct night_plan){.params = long_ones[0], .omit = "kvzip"});
+	char *b_path = night_make("two", (struct night_plan){.params = long_ones[1]});
+	struct store *s;
+	MUST(store_open(&s, a_path, err));
+	MUST(store_merge_from(s, b_path, &(struct store_merge){0}, NULL, NULL, err));
+	store_close(s);
+	MUST(side_load(&a, a_path, err));
+	MUST(side_load(&b, a_path, err));
+	compare_make(&c, &a, &b, &(struct compare_rules){.alpha = .05});
+	int named = 0;
+	for (int i = 0; i < a.n_cells; i++) {
+		bool snapkv = !strcmp(a.cells[i].row.method, "snapkv");
+		assert_int_equal(snapkv, *a.cells[i].params != 0);
+		named += !strcmp(a.cells[i].label, "niah 1024 agnostic snapkv window=8 r = 0.3") ||
+			 !strcmp(a.cells[i].label, "niah 1024 agnostic snapkv window=32 r = 0.3");
+	}
+	assert_int_equal(named, 2);
+	wants("md", (const char *const[]){"| snapkv | window=8 |", "| snapkv | window=32 |", "| full |  |", NULL});
+	char *csv = print("csv", "cells", 0);
+	assert_non_null(strstr(csv, "gqa_then_pool")); /* for programs: all of them */
+	free(csv);
+	end();
+	free(a_path);
+	free(b_path);
 }
 
 static void cells_of_one_side_only(void **state)
@@ -308,7 +349,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {NIGHT_TEST(a_run_equals_itself),
 		NIGHT_TEST(a_loss_is_worse_and_its_samples_are_listed), NIGHT_TEST(other_answers_with_the_same_score),
 		NIGHT_TEST(speed_by_ratio_and_by_time), NIGHT_TEST(another_precision_is_what_is_compared),
-		NIGHT_TEST(other_parameters_of_one_method_meet_by_name), NIGHT_TEST(cells_of_one_side_only),
+		NIGHT_TEST(other_parameters_of_one_method_meet_by_name),
+		NIGHT_TEST(two_settings_of_one_method_are_told_apart), NIGHT_TEST(cells_of_one_side_only),
 		NIGHT_TEST(a_run_by_its_id), NIGHT_TEST(refusals_name_the_difference), NIGHT_TEST(nothing_in_common),
 		NIGHT_TEST(not_a_number_is_unknown), NIGHT_TEST(five_formats), NIGHT_TEST(answers_are_escaped)};
 	return cmocka_run_group_tests_name("compare", tests, NULL, NULL);

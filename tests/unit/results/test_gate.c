@@ -77,6 +77,8 @@ static void matrix(void **state)
 		{"a killed run", {.unended = true}, 4, 0, 1, "incomplete", "run", "did not end"},
 		{"a run that failed", {.exit_code = 1}, 4, 0, 1, "incomplete", "run", "exit code 1"},
 		{"a loss and a missing cell", {.lost = .1, .omit = "kvzip", .seed = 3}, 3, 1, 1, "regression", "accuracy", ""},
+		{"another option of a method", {.params = "{\"window\":8}"}, 0, 0, 0, "notice", "setting",
+			"method parameters, window: baseline 32, tonight 8 (1 of 3 cells; the first: niah 1024 agnostic snapkv r = 0.3)"},
 		{"other answers, equal scores", {.other_answers = 5}, 0, 0, 0, "notice", "answers", "5 of 400 answers differ"},
 		{"a gain in speed", {.slower = -.2, .seed = 4}, 0, 0, 0, "notice", "ttft ratio", ""},
 		{"other prompts", {.prompt = "q"}, 2, 0, 1, "incomplete", "not comparable", "prompts differ"},
