@@ -84,7 +84,7 @@ help:
 
 all: kvbench
 kvbench: $(BUILD)/kvbench
-	cp $< $@
+	cp -f $< $@
 
 $(BUILD)/kvbench: $(BUILD)/harness/main.o $(BUILD)/version.o $(BUILD)/resources.o $(archives) $(cuda_archive)
 	@echo '  LD $@'
