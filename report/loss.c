@@ -83,25 +83,26 @@ static double resampled_mean(const struct tally *t, struct rng *rng)
 	return all / t->n_panels;
 }
 
+/* What n answers without a difference still allow. */
+static double unseen(const struct tally *t, const struct loss *v)
+{
+	double n = isnan(t->effect) ? t->contexts : fmax(t->contexts, v->samples / t->effect);
+	return 1 - pow(.025, 1 / n);
+}
+
 static struct interval loss_interval(const struct tally *t, const struct loss *v)
 {
 	struct interval r = {0, NAN, NAN, v->samples};
-	double x[RESAMPLES];
+	double x[RESAMPLES], least = unseen(t, v);
 	struct rng rng = rng_seed(1, 0);
 	for (int p = 0; p < t->n_panels; p++)
 		r.mean += t->panel[p].mean / t->n_panels;
 	if (t->contexts < 2)
 		return r;
-	if (v->better == 0 && v->worse == 0) {
-		double n = isnan(t->effect) ? t->contexts : fmax(t->contexts, v->samples / t->effect);
-		r.hi = 1 - pow(.025, 1 / n);
-		r.lo = -r.hi;
-		return r;
-	}
 	for (int i = 0; i < RESAMPLES; i++)
 		x[i] = resampled_mean(t, &rng);
-	r.lo = stats_quantile(x, RESAMPLES, .025);
-	r.hi = stats_quantile(x, RESAMPLES, .975);
+	r.lo = fmax(fmin(stats_quantile(x, RESAMPLES, .025), r.mean - least), -1);
+	r.hi = fmin(fmax(stats_quantile(x, RESAMPLES, .975), r.mean + least), 1);
 	return r;
 }
 

@@ -2,8 +2,9 @@
  * behind "which method should I ship at which ratio". Inside report/ only.
  *
  * The loss is the mean over panels (tasks and lengths) of the mean score difference on the samples that both answered. Its 95 %
- * interval resamples whole contexts inside each panel. Where not one score differs a bootstrap would claim certainty: there the bound
- * is what n answers without a difference allow, 1 - .025^(1/n). Answers about one context are not independent: n is their number over
+ * interval resamples whole contexts inside each panel. Where few scores differ, or none, or all, a bootstrap claims more than the rows
+ * say (a method that lost one answer would be surer than one that lost none): to either side the interval reaches at least as far as n
+ * answers without a difference allow, 1 - .025^(1/n). Answers about one context are not independent: n is their number over
  * the design effect that the setting's other cells show (squared ratio of the clustered to the plain standard error), or, where no cell
  * shows a change, the number of contexts.
  */

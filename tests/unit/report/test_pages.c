@@ -63,13 +63,31 @@ static void the_smallest_ratio_that_holds(void **state)
 	assert_int_equal(d.ppm[1], 300000);
 	assert_true(fabs(a->change.mean + .02) < 1e-12 && a->worse == 1 && a->better == 0 && a->samples == 50);
 	assert_true(fabs(b->change.mean + .2) < 1e-12 && b->class == LOSES);
-	assert_true(a->change.lo >= -.07 && a->change.hi == 0);
 	/* no difference in 50 answers about 25 contexts: 1 - .025^(1/n), n from 25 (as good as one a context) to 50 */
 	const struct loss *same = loss_at(&l, 0, find_variant(&d, "a"), 2);
+	/* who lost one is no surer than who lost none, and does not hold where that one does not */
+	assert_true(fabs(a->change.lo - (-.02 + same->change.lo)) < 1e-12 && fabs(a->change.hi - (-.02 + same->change.hi)) < 1e-12);
+	assert_true(a->class == UNDECIDED && b->change.lo < a->change.lo && b->change.hi < 0);
 	assert_true(same->change.hi <= 1 - pow(.025, 1 / 25.0) && same->change.hi >= 1 - pow(.025, 1 / 50.0));
 	assert_true(same->change.lo == -same->change.hi && same->class == UNDECIDED);
 	assert_false(loss_pick(&l, &d, 0, false, &p)); /* nothing surely within five points: too few answers */
 	assert_true(loss_nearest(&l, &d, 0, &p) && p.loss->change.mean == 0);
+	losses_free(&l);
+	data_free(&d);
+}
+
+/* Nor is it certain of who lost all, and no interval leaves the scale. */
+static void all_lost(void **state)
+{
+	(void)state;
+	const struct cells_of cells[] = {{"full", 1000000, 50}, {"a", 300000, 0}};
+	struct data d;
+	struct losses l;
+	fill_losses(cells, 2, "niah");
+	load(&d);
+	losses_make(&l, &d);
+	const struct loss *a = loss_at(&l, 0, find_variant(&d, "a"), 0);
+	assert_true(a->change.mean == -1 && a->change.lo == -1 && fabs(a->change.hi - (-1 + .13714)) < 1e-4 && a->class == LOSES);
 	losses_free(&l);
 	data_free(&d);
 }
@@ -735,7 +753,7 @@ static void recall_against_time(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {TEST(the_smallest_ratio_that_holds), TEST(nothing_changed_anywhere),
+	const struct CMUnitTest tests[] = {TEST(the_smallest_ratio_that_holds), TEST(nothing_changed_anywhere), TEST(all_lost),
 		TEST(only_whole_methods_are_picked), TEST(tables_equal_their_sql), TEST(times_by_the_devices_clock),
 		TEST(kvzip_beside_its_floor), TEST(unknown_tables_are_told), TEST(every_sample_is_there_and_the_worst_first),
 		TEST(a_grid_of_90_cells), TEST(hostile_answers), TEST(public_pages_tell_no_place),
