@@ -1,6 +1,8 @@
 /* data.c: see data.h. */
 #include "report/data.h"
 
+#include "results/compare.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -500,6 +502,25 @@ static int titles_before(const struct data *d, int n, const char *title)
 	return found;
 }
 
+/* NULL = none. */
+static const struct panel *first_titled(const struct data *d, int n, const char *title)
+{
+	for (int i = 0; i < n; i++)
+		if (same_text(d->panels[i].title, title) && same_text(d->panels[i].row->protocol, d->panels[n].row->protocol) &&
+			same_text(d->panels[i].row->target, d->panels[n].row->target))
+			return &d->panels[i];
+	return NULL;
+}
+
+/* What the task was asked for otherwise than in the first panel of this title: " · contexts=12". */
+static void title_add(void *user, const char *key, const char *own, const char *first)
+{
+	struct panel *p = user;
+	size_t len = strlen(p->title);
+	(void)first;
+	snprintf(p->title + len, sizeof p->title - len, " · %.24s=%.24s", key, *own ? own : "none");
+}
+
 static void title_panels(struct data *d)
 {
 	for (int i = 0; i < d->n_panels; i++) {
@@ -518,6 +539,9 @@ static void title_panels(struct data *d)
 		snprintf(p->title, sizeof p->title, "%.60s%s%s%.20s%s%.50s", r->task, length,
 			strcmp(r->mode, "single") ? " · " : "", strcmp(r->mode, "single") ? r->mode : "",
 			*r->task_variant ? " · " : "", r->task_variant);
+		const struct panel *first = first_titled(d, i, p->title);
+		if (first)
+			params_differences(r->task_params, first->row->task_params, title_add, p);
 		int before = titles_before(d, i, p->title);
 		if (before > 0) {
 			size_t len = strlen(p->title);

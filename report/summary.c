@@ -348,6 +348,8 @@ enum { PLACES = 3 }; /* named in full; further ones are counted */
 struct tally {
 	int n;
 	bool one_method; /* named before the places already */
+	bool one_reason; /* a detail that several places share stands behind the last of them */
+	char shared[256];
 	struct strbuf places;
 };
 
@@ -357,6 +359,10 @@ static void tally_add(struct tally *t, const struct data *d, const struct cell *
 	char r[64];
 	if (t->n++ >= PLACES)
 		return;
+	if (t->one_reason && t->n > 1 && strcmp(t->shared, detail) != 0)
+		strbuf_printf(&t->places, ": %s", t->shared);
+	snprintf(t->shared, sizeof t->shared, "%s", detail);
+	detail = t->one_reason ? "" : detail;
 	strbuf_printf(&t->places, "%s%s, %s, ", t->n > 1 ? "; " : "", d->panels[c->panel].title, c->row.protocol);
 	if (!t->one_method)
 		strbuf_printf(&t->places, "%s ", d->variants[c->variant].label);
@@ -366,6 +372,8 @@ static void tally_add(struct tally *t, const struct data *d, const struct cell *
 /* "WHAT in N cells: places ...". Nothing when nothing was counted. Empties t. */
 static void tally_end(struct tally *t, struct notes *flags, const char *what)
 {
+	if (t->n > 0 && t->one_reason)
+		strbuf_printf(&t->places, ": %s", t->shared);
 	if (t->n > PLACES)
 		strbuf_printf(&t->places, "; and %d more", t->n - PLACES);
 	if (t->n > 0)
@@ -376,7 +384,7 @@ static void tally_end(struct tally *t, struct notes *flags, const char *what)
 
 static void flag_failures(const struct data *d, struct notes *flags)
 {
-	struct tally failed = {0}, oom = {0}, not_applicable = {0}, incomplete = {0};
+	struct tally failed = {.one_reason = true}, oom = failed, not_applicable = failed, incomplete = {0};
 	char detail[256];
 	for (int i = 0; i < d->n_cells; i++) {
 		const struct cell *c = &d->cells[i];
@@ -501,7 +509,8 @@ static void flag_sources(const struct data *d, struct notes *flags)
 	int oldest = 0, newest = 0;
 	for (int i = 0; i < d->n_cells; i++) {
 		const struct cell *c = &d->cells[i];
-		if (!strcmp(c->row.data_state, "unpinned") && d->variants[c->variant].full)
+		bool own = !strcmp(c->row.task, "jsonl"); /* nobody else's that they could differ from */
+		if (!strcmp(c->row.data_state, "unpinned") && !own && d->variants[c->variant].full)
 			tally_add(&unpinned, d, c, "");
 		if (!c->n_samples)
 			continue;

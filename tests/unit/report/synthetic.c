@@ -66,6 +66,7 @@ void put_cell(struct writer *w, const struct cell_plan *p, char id[SHA_LEN])
 	struct store_task task = {.name = p->task,
 		.metric = p->binary ? "string_match_all" : "string_match_part",
 		.version = 1,
+		.params = p->task_params,
 		.binary_metric = p->binary};
 	char method_id[SHA_LEN], task_id[SHA_LEN];
 	check(store_put_method(w->s, &method, method_id, err));

@@ -34,6 +34,7 @@ struct cell_plan {
 	const char *task, *method, *params, *protocol;
 	bool binary;
 	int length, ppm, planned;
+	const char *task_params; /* NULL = none */
 };
 void put_cell(struct writer *w, const struct cell_plan *p, char id[SHA_LEN]);
 /* Sample k of a cell with this score; what is not ok has no score. Heads keep unequal shares for kvzip. */

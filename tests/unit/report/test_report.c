@@ -397,6 +397,30 @@ static char *flags_of(const struct trouble *t, int n)
 	return text;
 }
 
+/* One task asked for in two ways: the second says in what. */
+static void titles_name_what_was_asked_otherwise(void **state)
+{
+	(void)state;
+	static const char *const asked[] = {"{\"contexts\":30,\"needles\":4}", "{\"contexts\":12,\"needles\":4}", "{\"contexts\":30,\"needles\":9}"};
+	struct writer w;
+	char id[SHA_LEN];
+	writer_open(&w, "tiny");
+	check(store_begin(w.s, err));
+	for (int i = 0; i < 3; i++) {
+		const struct cell_plan p = {"niah", "full", "{}", "agnostic", true, 1000, 1000000, 1, asked[i]};
+		put_cell(&w, &p, id);
+		put_sample(&w, &p, id, 0, "ok", 1, "48291");
+	}
+	check(store_commit(w.s, err));
+	store_close(w.s);
+	char *text = export_as("text");
+	assert_non_null(strstr(text, "niah · 1000 tokens, agnostic"));
+	assert_non_null(strstr(text, "niah · 1000 tokens · contexts=12, agnostic"));
+	assert_non_null(strstr(text, "niah · 1000 tokens · needles=9, agnostic"));
+	assert_null(strstr(text, "#2"));
+	free(text);
+}
+
 static void bad_methods_are_flagged(void **state)
 {
 	(void)state;
@@ -417,11 +441,14 @@ static void failures_are_flagged(void **state)
 	(void)state;
 	const struct trouble t[] = {{"full", "ok", "a", 1000000, 4, 4, 4}, {"random", "oom", "", 300000, 4, 0, 4},
 		{"snapkv", "failed", "", 300000, 4, 0, 4}, {"h2o", "ok", " ", 300000, 4, 0, 4},
-		{"tova", "not-applicable", "", 300000, 4, 0, 4}, {"kvzip", "ok", "a", 300000, 3, 3, 10}};
-	char *text = flags_of(t, 6);
+		{"tova", "not-applicable", "", 300000, 4, 0, 4}, {"kvzip", "ok", "a", 300000, 3, 3, 10},
+		{"lagkv", "failed", "", 300000, 4, 0, 4}, {"knorm", "failed", "", 300000, 3, 0, 3}};
+	char *text = flags_of(t, 8);
 	assert_non_null(strstr(text,
 		"! Out of memory in 1 cell: niah · 1000 tokens, agnostic, random r = 0.3: 4 of 4, asked for 5 GB, limit 2 GB."));
-	assert_non_null(strstr(text, "! Failed samples in 1 cell"));
+	/* a reason that several share stands once */
+	assert_non_null(strstr(text, "! Failed samples in 3 cells: niah · 1000 tokens, agnostic, snapkv r = 0.3; niah · 1000 tokens, agnostic, "
+				     "lagkv r = 0.3: 4 of 4, asked for 5 GB, limit 2 GB; niah · 1000 tokens, agnostic, knorm r = 0.3: 3 of 3, asked"));
 	assert_non_null(strstr(text, "! Method not applicable in 1 cell"));
 	assert_non_null(strstr(text, "! Incomplete: a part stands for the whole in 1 cell: niah · 1000 tokens, agnostic, kvzip r "
 				     "= 0.3: 3 of 10 samples."));
@@ -569,7 +596,7 @@ int main(void)
 		return write_page(file);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(the_checker_checks), TEST(page_of_a_demo), TEST(one_protocol_a_table),
 		TEST(modes_variants_and_second_metrics), TEST(averages_of_whole_suites), TEST(hostile_text),
-		TEST(sentences_are_computed), TEST(golden_numbers_in_exports), TEST(bad_methods_are_flagged),
+		TEST(sentences_are_computed), TEST(golden_numbers_in_exports), TEST(titles_name_what_was_asked_otherwise), TEST(bad_methods_are_flagged),
 		TEST(failures_are_flagged), TEST(missing_controls_are_flagged), TEST(bad_times_are_flagged),
 		TEST(empty_databases), TEST(variants_are_told_apart), TEST(lists_stay_out_of_labels), TEST(unwritable_page)};
 	return cmocka_run_group_tests_name("report", tests, NULL, NULL);
