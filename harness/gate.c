@@ -273,8 +273,8 @@ static int find_baseline(struct night *n, const char *name, char err[ERR_LEN])
 	const struct baseline *b = &n->baseline;
 	*text = 0;
 	if (!b->version)
-		snprintf(text, sizeof text, "there is no baseline %s in %s: `kvbench baseline set %s DB` makes one", name,
-			n->history, name);
+		snprintf(text, sizeof text, "there is no baseline %s in %s: if this night is good, `kvbench baseline set %s %s --history %s --why TEXT` makes one",
+			name, n->history, name, n->o->args[0], n->history);
 	else if (!file_exists(b->database))
 		snprintf(text, sizeof text, "its database %s is not there any more", b->database);
 	else if (store_open_read(&s, b->database, err) || store_digest(s, digest, err))

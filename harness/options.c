@@ -66,7 +66,9 @@ static void die_unknown(const struct verb *v, const char *name)
 		names[n++] = v->options[i].name;
 	if (v->plan_keys)
 		n += plan_key_names(names + n, 64 - n, v);
-	const char *near = name_nearest(name, names, n);
+	const char *near = strchr(name, '.') ? NULL : name_nearest(name, names, n);
+	if (v->plan_keys && strchr(name, '.'))
+		die(EXIT_USAGE, "%s: there is no option --%s; inner keys go by --set %s=VALUE", v->name, name, name);
 	if (near)
 		die(EXIT_USAGE, "%s: there is no option --%s; did you mean --%s? (see `kvbench %s --help`)", v->name, name, near,
 			v->name);
@@ -114,7 +116,8 @@ void options_parse(struct options *o, const struct verb *v, int argc, char **arg
 				v->args);
 	}
 	if (o->n_args < v->min_args)
-		die(EXIT_USAGE, "usage: kvbench %s %s (see `kvbench %s --help`)", v->name, v->args, v->name);
+		die(EXIT_USAGE, "%s wants at least %d argument%s, not %d; usage: kvbench %s %s (see `kvbench %s --help`)", v->name, v->min_args,
+			v->min_args > 1 ? "s" : "", o->n_args, v->name, v->args, v->name);
 }
 
 void options_free(struct options *o)

@@ -156,12 +156,19 @@ static int begin_run(struct store *store, const struct plan *p, const struct opt
 	return rc;
 }
 
+static int count_cell(void *user, const struct cell_row *c)
+{
+	(void)c;
+	++*(int *)user;
+	return 0;
+}
+
 /* The table on stdout, what is to be known beside it on stderr. */
 static int print_summary(const struct sweep *s, int64_t took_ns, char err[ERR_LEN])
 {
 	struct strbuf table = {0};
 	char took[48];
-	int rc = s->sum.cells ? report_export(s->store, "text", &table, err) : 0;
+	int all = 0, rc = s->sum.cells ? report_export(s->store, "text", &table, err) || store_cells(s->store, count_cell, &all, err) : 0;
 	fwrite(table.text ? table.text : "", 1, table.len, stdout);
 	strbuf_free(&table);
 	duration_text((double)took_ns / 1e9, took, sizeof took);
@@ -171,6 +178,9 @@ static int print_summary(const struct sweep *s, int64_t took_ns, char err[ERR_LE
 		"not applicable; %s\n",
 		sum->cells, sum->samples, sum->samples - sum->missing, sum->ok, sum->empty, sum->failed, sum->oom,
 		sum->not_applicable, took);
+	if (all > sum->cells)
+		fprintf(stderr, "%d more cells in %s are not of this plan but of earlier ones; tables and report show them, too (another db keeps plans apart)\n",
+			all - sum->cells, s->plan->db);
 	fputs(sum->notes.len ? sum->notes.text : "", stderr);
 	return rc;
 }

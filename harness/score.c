@@ -162,8 +162,12 @@ static void print_text(const struct score_result *r)
 {
 	printf("%s %.*f (%s, %d rows of %s's format", r->task, r->decimals, r->score, r->metric, r->n, r->format);
 	printf(r->empty ? ", %d of them empty)\n" : ")\n", r->empty);
-	for (int i = 0; i < r->n_parts; i++)
-		printf("  %-12s %.*f (%d)\n", r->parts[i].name, r->decimals, r->parts[i].score, r->parts[i].n);
+	for (int i = 0; i < r->n_parts; i++) {
+		char score[32] = "-";
+		if (r->parts[i].n)
+			snprintf(score, sizeof score, "%.*f", r->decimals, r->parts[i].score);
+		printf("  %-12s %s (%d)\n", r->parts[i].name, score, r->parts[i].n);
+	}
 	if (r->skipped)
 		printf("  %d rows have no prediction and are left out\n", r->skipped);
 	if (r->deep_pairs)

@@ -457,6 +457,12 @@ void sweep_print_memory(const struct sweep *s, FILE *to)
 	struct runner_estimate e = runner_estimate(s->runner, longest, v, p->n_variants, 1, 32);
 	fprintf(to, "  longest context %lld tokens: KV cache %.1f MB, in all about %.1f MB of %.1f MB allowed\n", (long long)longest,
 		(double)e.kv_bytes / 1e6, (double)e.total_bytes / 1e6, (double)e.limit_bytes / 1e6);
+	if (e.total_bytes > e.limit_bytes)
+		fprintf(to, "  ! more than is allowed: contexts that do not fit become rows \"out of memory\"\n");
+	int64_t trained = runner_info(s->runner)->max_positions;
+	if (trained && longest > trained && !p->allow_long)
+		fprintf(to, "  ! the model was made for %lld tokens: longer prompts become failed rows; --allow-long runs them all the same, flagged\n",
+			(long long)trained);
 	free(v);
 }
 

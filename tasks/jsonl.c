@@ -77,9 +77,9 @@ static int row_metric(const json_t *row, const char **out, const struct place *a
 	const char *name = json_string_value(json_object_get(row, "metric"));
 	const struct metric_def *m = name ? metric_find(name) : NULL;
 	if (!name)
-		return row_error(at, "'metric' is missing or not a text");
+		return row_error(at, "'metric' is missing or not a text (`kvbench list metrics`)");
 	if (!m)
-		return err_set(at->err, "%s:%d: unknown metric '%s'", at->path, at->line, name);
+		return err_set(at->err, "%s:%d: unknown metric '%s' (`kvbench list metrics`)", at->path, at->line, name);
 	*out = m->name;
 	return 0;
 }

@@ -27,6 +27,7 @@ enum row_kind { ROW_BAD = -1, ROW_SCORED, ROW_OTHER_TASK, ROW_SKIPPED };
 
 struct score_format {
 	const char *name, *extension;
+	const char *fields; /* what a row must have, in words */
 	int decimals;
 	/* The task's metric by upstream's or our name of the task; NULL = not a task of this format. */
 	const char *(*metric)(const char *task);
@@ -233,12 +234,12 @@ static enum row_kind infinitebench_row(const json_t *row, const char *task, cons
 }
 
 static const struct score_format formats[] = {
-	{"longbench", ".jsonl", 2, longbench_metric, longbench_row},
-	{"longbench-e", ".jsonl", 2, longbench_e_metric, longbench_e_row, true, {"0-4k", "4-8k", "8k+"}},
-	{"longbench-v2", ".jsonl", 1, v2_metric, v2_row, false, {"Easy", "Hard", "Short", "Medium", "Long", "Compensated"}},
-	{"ruler", ".jsonl", 2, ruler_metric, ruler_row, true},
-	{"kvpress", ".csv", 2, ruler_metric, kvpress_row, true},
-	{"infinitebench", ".jsonl", 2, infinitebench_metric, infinitebench_row},
+	{"longbench", ".jsonl", "pred, answers (a list of texts), for classes all_classes", 2, longbench_metric, longbench_row},
+	{"longbench-e", ".jsonl", "pred, answers (a list of texts), length (a whole number), for classes all_classes", 2, longbench_e_metric, longbench_e_row, true, {"0-4k", "4-8k", "8k+"}},
+	{"longbench-v2", ".jsonl", "pred and judge, or response and answer; difficulty, length", 1, v2_metric, v2_row, false, {"Easy", "Hard", "Short", "Medium", "Long", "Compensated"}},
+	{"ruler", ".jsonl", "pred, outputs (a list of texts)", 2, ruler_metric, ruler_row, true},
+	{"kvpress", ".csv", "columns task, answer, predicted_answer", 2, ruler_metric, kvpress_row, true},
+	{"infinitebench", ".jsonl", "prediction, ground_truth", 2, infinitebench_metric, infinitebench_row},
 };
 enum { FORMATS = sizeof(formats) / sizeof(formats[0]) };
 
@@ -285,7 +286,7 @@ static int row_score(struct tally *t, const json_t *row, char err[ERR_LEN])
 {
 	struct score_row r = {.judged = NAN};
 	enum row_kind kind = t->format->row(row, t->out->task, t->metric->name, &r);
-	int failed = kind == ROW_BAD ? err_set(err, "not a row of %s's format", t->format->name) : 0;
+	int failed = kind == ROW_BAD ? err_set(err, "not a row of %s's format (%s)", t->format->name, t->format->fields) : 0;
 	t->out->skipped += kind == ROW_SKIPPED;
 	if (kind == ROW_SCORED)
 		failed = row_put(t, &r, err);
@@ -391,18 +392,25 @@ static const struct score_format *format_find(const char *path, const char *task
 	return NULL;
 }
 
+static bool has_format(const char *task)
+{
+	for (int i = 0; i < FORMATS; i++)
+		if (formats[i].metric(task))
+			return true;
+	return false;
+}
+
 static int tally_begin(struct tally *t, const char *path, const char *task, const char *metric, char err[ERR_LEN])
 {
 	struct score_result *out = t->out;
 	t->format = format_find(path, task);
+	if (!t->format && !has_format(task))
+		return err_set(err, "no format of predictions is known for task '%s', only for LongBench's, RULER's and InfiniteBench's tasks", task);
 	if (!t->format)
-		return err_set(err,
-			"%s: no known format of predictions for task '%s' ends so (LongBench, RULER, InfiniteBench: .jsonl; "
-			"kvpress: .csv)",
-			path, task);
+		return err_set(err, "%s: predictions for task '%s' end in .jsonl (RULER's by kvpress: .csv)", path, task);
 	t->metric = metric_find(metric ? metric : t->format->metric(task));
 	if (!t->metric)
-		return err_set(err, "unknown metric '%s'", metric);
+		return err_set(err, "unknown metric '%s' (`kvbench list metrics`)", metric);
 	snprintf(out->task, sizeof(out->task), "%s", task);
 	out->format = t->format->name;
 	out->metric = t->metric->name;

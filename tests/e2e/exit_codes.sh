@@ -26,6 +26,8 @@ wants 2 'did you mean "export"' "$K" exprot
 wants 2 'did you mean --format' "$K" export --fromat csv x.db
 wants 2 'usage: kvbench status DB' "$K" status
 wants 2 'one argument too many' "$K" status a b
+wants 2 'merge wants at least 3 arguments, not 2; usage: kvbench merge OUT.db' "$K" merge a b
+wants 2 'inner keys go by --set timing.warmup=VALUE' "$K" run "$plan" --timing.warmup 2
 wants 2 '--out needs FILE' "$K" report x.db --out
 wants 2 'flag' "$K" run --dry-run=yes "$plan"
 wants 2 'csv, json' "$K" export x.db --format xls
@@ -59,6 +61,18 @@ wants 0 '' "$K" run "$plan" --db "$db" --dry-run -q
 grep -q '3 cells, 24 samples'  "$dir/out" && [ ! -e "$db" ] && echo "ok - a dry run only counts" || echo "not ok - a dry run only counts"
 wants 0 '0 of them present before; now 24 answered' "$K" run "$plan" --db "$db"
 wants 0 '24 of them present before; now 0 answered' "$K" run "$plan" --db "$db"
+grep -q 'earlier' "$dir/err" && echo "not ok - one plan alone: no word of earlier ones" || echo "ok - one plan alone: no word of earlier ones"
+cp "$db" "$dir/g.db"
+wants 0 '2 more cells in .*/g.db are not of this plan but of earlier ones' "$K" run "$plan" --db "$dir/g.db" --retained .5
+stdout() { grep -q -- "$1" "$dir/out" && echo "ok - it says: $1" || { echo "not ok - it says: $1"; cat "$dir/out"; }; }
+wants 0 '' "$K" run "$plan" --dry-run --db "$dir/h.db" --set tasks.lengths=20000 --memory 16M
+stdout '! more than is allowed'
+stdout '! the model was made for 8192 tokens: longer prompts become failed rows; --allow-long'
+wants 0 '' "$K" run "$plan" --dry-run --db "$dir/h.db"
+grep -q '!' "$dir/out" && echo "not ok - nothing to warn of" || echo "ok - nothing to warn of"
+printf '{"id": "a", "context": "The old man saw the lake.", "question": "Recall amber.", "answers": ["x"], "metric": "exact"}\n' >"$dir/own.jsonl"
+wants 0 '' "$K" run "$plan" --db "$dir/i.db" --set 'tasks=[{"name":"jsonl","path":"'"$dir"'/own.jsonl"}]'
+grep -q 'unpinned' "$dir/out" && echo "not ok - one's own rows are nobody else's data" || echo "ok - one's own rows are nobody else's data"
 printf '{"id": "a", "context": "The old man saw the lake.", "question": "\\nRecall amber.", "answers": ["x"], "metric": "exact"}\n%.0s' 1 2 >"$dir/twins.jsonl"
 wants 1 'two samples are called' "$K" run "$plan" --db "$dir/d.db" --set 'tasks=[{"name":"jsonl","path":"'"$dir"'/twins.jsonl"}]'
 wants 0 'in all about .* MB' "$K" run "$plan" --db "$dir/e.db"

@@ -46,9 +46,9 @@ if [ -e "$llama" ]; then
 	check "in under 5 s of CPU time ($ms ms, 21 processes)" [ "$ms" -gt 0 -a "$ms" -lt 5000 ]
 else echo "skip - LongBench: no predictions in $data"; fi
 
-check "a file of no known form" refused 1 'no known format' --predictions "$0" --task qasper
+check "a file of no known form" refused 1 'end in .jsonl' --predictions "$0" --task qasper
 check "a row that is none" refused 1 'row 1' --predictions "$dir/math.jsonl" --task qasper
-check "a task nobody knows" refused 1 "'qasperr'" --predictions "$dir/qasper.jsonl" --task qasperr
+check "a task nobody knows" refused 1 "no format of predictions is known for task 'qasperr'" --predictions "$dir/qasper.jsonl" --task qasperr
 check "a metric nobody knows" refused 1 "'f2'" --predictions "$dir/qasper.jsonl" --task qasper --metric f2
 check "neither file nor database" refused 2 'either a database or' --format json
 check "both" refused 2 'either a database or' x.db --predictions y.jsonl --task qasper

@@ -122,7 +122,7 @@ static void test_bad_rows(void **state)
 		{"{\"context\": \"c\", \"question\": \"q\", \"answers\": [3], \"metric\": \"exact\"}", ":2: an answer in"},
 		{"{\"context\": \"c\", \"question\": \"q\", \"answers\": [\"a\"]}", ":2: 'metric' is missing"},
 		{"{\"context\": \"c\", \"question\": \"q\", \"answers\": [\"a\"], \"metric\": \"f2\"}",
-			":2: unknown metric 'f2'"},
+			":2: unknown metric 'f2' (`kvbench list metrics`)"},
 		{"{\"context\": \"c\", \"questions\": [\"q\", \"r\"], \"answers\": [[\"a\"]], \"metric\": \"exact\"}",
 			":2: 'questions' and"},
 		{"{\"context\": \"c\", \"questions\": [\"q\", 1], \"answers\": [[\"a\"], [\"b\"]], \"metric\": \"exact\"}",

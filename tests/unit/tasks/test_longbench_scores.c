@@ -438,7 +438,7 @@ static void test_bad_files(void **state)
 {
 	(void)state;
 	expect_error(".jsonl", "{\"pred\": \"x\", \"answers\": [\"x\"]}\n{\"answers\": [\"x\"]}\n", "qasper",
-		"row 2: not a row of longbench");
+		"row 2: not a row of longbench's format (pred, answers (a list of texts), for classes all_classes)");
 	expect_error(".jsonl", "{\"pred\": \"x\", \"answers\": []}\n", "qasper", "row 1");
 	expect_error(".jsonl", "{\"pred\": \"x\", \"answers\": [\"x\"]\n", "qasper", "row 1");
 	expect_error(".jsonl", "{\"pred\": \"x\", \"answers\": [\"x\"], \"all_classes\": null}\n", "trec", "row 1");
@@ -447,7 +447,8 @@ static void test_bad_files(void **state)
 	expect_error(".jsonl", "{}", "qaspar", "qaspar");
 	expect_error(".csv", "task,answer,predicted_answer\nvt,['x'],y\n", "fwe", "no row of the task");
 	expect_error(".csv", "task,answer\nvt,['x'],y\n", "vt", "row 1: a record of 3 fields");
-	expect_error(".txt", "", "vt", "no known format");
+	expect_error(".txt", "", "vt", "end in .jsonl (RULER's by kvpress: .csv)");
+	expect_error(".jsonl", "", "jsonl", "no format of predictions is known for task 'jsonl'");
 	struct score_result r;
 	assert_int_equal(score_predictions("/nowhere.jsonl", "qasper", NULL, &r, err), -1);
 	assert_int_equal(score_predictions("/nowhere.jsonl", "qasper", "rouge_2", &r, err), -1);
