@@ -87,7 +87,7 @@ static void verdict_words(struct strbuf *out, const struct report *r, int settin
 		facts(out, r->d, &p);
 		strbuf_puts(out, ".</p>\n");
 	} else {
-		strbuf_puts(out, "<p class=\"big\">Nothing can be said yet</p><p>No method was measured on every task.</p>\n");
+		strbuf_puts(out, "<p class=\"big\">Nothing can be said yet</p><p>No method was measured in full on every task.</p>\n");
 	}
 }
 
@@ -166,7 +166,7 @@ static void loss_cell(struct table *t, const struct report *r, const struct loss
 		return;
 	}
 	struct table_cell *c = table_number(t, 100 * v->change.mean, format_points(mean, v->change.mean));
-	c->class = class[v->class];
+	c->class = class[v->whole ? v->class : UNDECIDED];
 	if (!isnan(v->change.lo))
 		c->small = text_format("%s, %s", format_points(lo, v->change.lo), format_points(hi, v->change.hi));
 	c->title = text_format(
@@ -174,7 +174,7 @@ static void loss_cell(struct table *t, const struct report *r, const struct loss
 		v->score, v->panels, r->d->n_panels, v->samples, v->better, v->worse);
 	if (!v->whole) {
 		free(c->small);
-		c->small = text_format("a part: %d tasks", v->panels);
+		c->small = text_format("a part: %d tasks, %d answers", v->panels, v->samples);
 	}
 }
 

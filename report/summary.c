@@ -1,6 +1,8 @@
 /* summary.c: see summary.h. "Above" and "below" always mean disjoint 95 % intervals. */
 #include "report/summary.h"
 
+#include "results/compare.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,9 +127,9 @@ static const struct cell **methods_at(const struct data *d, int panel, int ppm, 
 	return list;
 }
 
-enum side { ABOVE, NEAR, BELOW };
+enum standing { ABOVE, NEAR, BELOW };
 
-static enum side compare(const struct cell *c, const struct cell *with)
+static enum standing compare(const struct cell *c, const struct cell *with)
 {
 	if (!stats_disjoint(c->score, with->score))
 		return NEAR;
@@ -136,7 +138,7 @@ static enum side compare(const struct cell *c, const struct cell *with)
 
 /* "kvzip 0.98 [0.90, 1.00], tova 0.91 [...]": those of the list on one side of the control. Returns how many. */
 static int list_side(
-	struct strbuf *b, const struct data *d, const struct cell **list, int n, const struct cell *control, enum side side)
+	struct strbuf *b, const struct data *d, const struct cell **list, int n, const struct cell *control, enum standing side)
 {
 	char text[64];
 	int found = 0;
@@ -430,6 +432,37 @@ static bool separates(const struct cell *full, const struct cell *random)
 	return full && random && compare(random, full) == BELOW;
 }
 
+/* Whether random pruning at any ratio is told from the full cache; also true where that was not measured. */
+static bool panel_separates(const struct data *d, int panel)
+{
+	bool measured = false;
+	const struct cell *full = data_full(d, panel);
+	for (int k = 0; k < d->n_ppm && full && full->score.n > 0; k++) {
+		const struct cell *random = d->ppm[k] < 1000000 ? data_random(d, panel, d->ppm[k]) : NULL;
+		if (!random || random->score.n == 0)
+			continue;
+		measured = true;
+		if (separates(full, random))
+			return true;
+	}
+	return !measured;
+}
+
+static void flag_floor(const struct data *d, struct notes *flags)
+{
+	struct tally t = {0};
+	char detail[64];
+	for (int p = 0; p < d->n_panels; p++) {
+		if (panel_separates(d, p))
+			continue;
+		const struct cell *full = data_full(d, p);
+		snprintf(detail, sizeof detail, "%.2f on %d answers", full->score.mean, full->row.ok);
+		tally_add(&t, d, full, detail);
+	}
+	tally_end(&t, flags, "Nothing can be told of methods: random pruning is at no ratio worse than the full cache beyond error (few samples, or a task "
+			     "the model cannot do)");
+}
+
 static void flag_scores_of(const struct data *d, int variant, struct notes *flags)
 {
 	struct tally low = {.one_method = true}, high = {.one_method = true};
@@ -524,10 +557,22 @@ static void flag_sources(const struct data *d, struct notes *flags)
 				   oldest, newest));
 }
 
+/* As the gate does: threads that waited for a core, or rounds that deviate (from p10 to p90 are 2.563 standard deviations). */
+static bool was_busy(const struct cell *c, char *detail, size_t size)
+{
+	const struct spread *t = &c->time[TTFT];
+	double deviation = (t->p90 - t->p10) / 2.563 / t->median;
+	if (!isnan(c->waited))
+		snprintf(detail, size, "threads waited, all together, %.0f %% of the time, rounds deviate by %.0f %%", 100 * c->waited, 100 * deviation);
+	else
+		snprintf(detail, size, "rounds deviate by %.0f %%", 100 * deviation);
+	return c->waited > gate_rules.waited || deviation > gate_rules.busy;
+}
+
 static void flag_times(const struct data *d, struct notes *flags)
 {
-	struct tally parts = {0}, zero = {0}, few = {0}, alone = {0};
-	char detail[64];
+	struct tally parts = {0}, zero = {0}, few = {0}, alone = {0}, busy = {0};
+	char detail[128];
 	for (int i = 0; i < d->n_cells; i++) {
 		const struct cell *c = &d->cells[i];
 		bool full = d->variants[c->variant].full;
@@ -544,10 +589,13 @@ static void flag_times(const struct data *d, struct notes *flags)
 			tally_add(&few, d, c, detail);
 		if (!full && isnan(data_ttft_ratio(d, c)))
 			tally_add(&alone, d, c, "");
+		if (was_busy(c, detail, sizeof detail))
+			tally_add(&busy, d, c, detail);
 	}
 	tally_end(&parts, flags, "Parts of the time to first token do not add up within 2 %");
 	tally_end(&zero, flags, "Pruning took no time at all");
 	tally_end(&few, flags, "Fewer than 9 timed repetitions");
+	tally_end(&busy, flags, "Times taken beside other work of the machine, so that small differences say nothing,");
 	tally_end(&alone, flags, "No full cache timed in the same process, so no ratio");
 }
 
@@ -555,6 +603,7 @@ void summary_flags(const struct data *d, struct notes *flags)
 {
 	flag_failures(d, flags);
 	flag_controls(d, flags);
+	flag_floor(d, flags);
 	flag_identity(d, flags);
 	for (int v = 0; v < d->n_variants; v++)
 		if (d->variants[v].colour >= 0)

@@ -436,6 +436,52 @@ static void bad_methods_are_flagged(void **state)
 	free(text);
 }
 
+/* A task on which the full cache is no better than random tells nothing of methods. */
+static void a_task_that_tells_nothing_is_flagged(void **state)
+{
+	(void)state;
+	const struct trouble floor[] = {{"full", "ok", "a", 1000000, 50, 4, 50}, {"random", "ok", "b", 300000, 50, 3, 50}};
+	char *text = flags_of(floor, 2);
+	assert_non_null(strstr(text, "! Nothing can be told of methods: random pruning is at no ratio worse than the full cache beyond error (few samples, "
+				     "or a task the model cannot do) in 1 cell: niah · 1000 tokens, agnostic, full r = 1: 0.08 on 50 answers."));
+	free(text);
+}
+
+/* One ratio at which random pruning is worse is enough. */
+static void a_task_that_tells_is_not_flagged(void **state)
+{
+	(void)state;
+	const struct trouble tells[] = {{"full", "ok", "a", 1000000, 50, 40, 50}, {"random", "ok", "b", 300000, 50, 3, 50},
+		{"random", "ok", "b", 900000, 50, 40, 50}};
+	char *text = flags_of(tells, 3);
+	assert_null(strstr(text, "Nothing can be told"));
+	free(text);
+}
+
+static void times_beside_other_work_are_flagged(void **state)
+{
+	(void)state;
+	struct writer w;
+	char id[SHA_LEN];
+	writer_open(&w, "tiny");
+	check(store_begin(w.s, err));
+	for (int i = 0; i < 3; i++) { /* a quiet one, one whose threads waited, one whose rounds go from 5 to 13 ms */
+		static const char *const methods[] = {"full", "h2o", "tova"};
+		struct cell_plan p = {"niah", methods[i], "{}", "agnostic", true, 1000, i ? 300000 : 1000000, 1};
+		put_cell(&w, &p, id);
+		put_sample(&w, &p, id, 0, "ok", 1, "48291");
+		put_times(&w, id, i == 2 ? 5 : 500, i ? .05 : 0, 9);
+		check(store_put_fact(w.s, &(struct store_fact){id, w.run, "waited_ppm", i == 1 ? 400000 : 10000}, err));
+	}
+	check(store_commit(w.s, err));
+	store_close(w.s);
+	char *text = export_as("text");
+	assert_non_null(strstr(text, "! Times taken beside other work of the machine, so that small differences say nothing, in 2 cells: niah · 1000 tokens, agnostic, "
+				     "h2o r = 0.3: threads waited, all together, 40 % of the time, rounds deviate by 0 %; niah · 1000 tokens, agnostic, tova r = 0.3: threads waited, all together, "
+				     "1 % of the time, rounds deviate by 28 %."));
+	free(text);
+}
+
 static void failures_are_flagged(void **state)
 {
 	(void)state;
@@ -596,7 +642,8 @@ int main(void)
 		return write_page(file);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(the_checker_checks), TEST(page_of_a_demo), TEST(one_protocol_a_table),
 		TEST(modes_variants_and_second_metrics), TEST(averages_of_whole_suites), TEST(hostile_text),
-		TEST(sentences_are_computed), TEST(golden_numbers_in_exports), TEST(titles_name_what_was_asked_otherwise), TEST(bad_methods_are_flagged),
+		TEST(sentences_are_computed), TEST(golden_numbers_in_exports), TEST(titles_name_what_was_asked_otherwise), TEST(a_task_that_tells_nothing_is_flagged), TEST(a_task_that_tells_is_not_flagged),
+		TEST(times_beside_other_work_are_flagged), TEST(bad_methods_are_flagged),
 		TEST(failures_are_flagged), TEST(missing_controls_are_flagged), TEST(bad_times_are_flagged),
 		TEST(empty_databases), TEST(variants_are_told_apart), TEST(lists_stay_out_of_labels), TEST(unwritable_page)};
 	return cmocka_run_group_tests_name("report", tests, NULL, NULL);
