@@ -41,7 +41,8 @@ struct report {
 	const char *wanted, *format;
 	struct strbuf *wanted_out;
 	bool wanted_found;
-	struct strbuf table_ids; /* of every table, one a line */
+	struct strbuf table_ids;  /* of every table */
+	struct strbuf table_list; /* "loss-0           Points lost ...", one a line */
 };
 
 struct page {

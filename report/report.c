@@ -178,6 +178,7 @@ void report_close(struct report *r)
 	history_free(&r->history);
 	trainings_free(&r->trainings);
 	strbuf_free(&r->table_ids);
+	strbuf_free(&r->table_list);
 }
 
 /* ---- what pages share ---- */
@@ -186,6 +187,7 @@ void report_table(struct report *r, struct table *t)
 {
 	if (r->wanted) {
 		strbuf_printf(&r->table_ids, "%s%s", r->table_ids.len ? ", " : "", t->id);
+		strbuf_printf(&r->table_list, "%-16s %s\n", t->id, t->caption);
 		if (strcmp(r->wanted, t->id) == 0 && !r->wanted_found)
 			r->wanted_found = table_export(r->wanted_out, t, r->format) == 0;
 	} else {
@@ -423,7 +425,9 @@ int report_export_table(
 		r.format = format;
 		r.wanted_out = out;
 		all_pages(&r);
-		if (!r.wanted_found)
+		if (!strcmp(table, "help"))
+			strbuf_puts(out, r.table_list.text ? r.table_list.text : "");
+		else if (!r.wanted_found)
 			rc = err_set(err, "no table \"%s\" that can be written as \"%s\"; tables: %s", table, format,
 				r.table_ids.text ? r.table_ids.text : "none");
 	}

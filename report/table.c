@@ -181,9 +181,10 @@ static void export_json(struct strbuf *out, const struct table *t)
 static void cell_words(struct strbuf *out, const struct table_cell *c, void (*write)(struct strbuf *, const char *))
 {
 	write(out, c->text);
-	if (c->small) {
-		strbuf_puts(out, " ");
+	if (c->small) { /* nothing else keeps an interval apart from its mean */
+		strbuf_puts(out, " [");
 		write(out, c->small);
+		strbuf_puts(out, "]");
 	}
 }
 

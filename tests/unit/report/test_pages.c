@@ -366,6 +366,12 @@ static void unknown_tables_are_told(void **state)
 	assert_int_equal(report_export_table(&q, "nonsense", "csv", &b, err), -1);
 	assert_non_null(strstr(err, "nonsense"));
 	assert_non_null(strstr(err, "loss-0"));
+	check(report_export_table(&q, "help", "csv", &b, err)); /* a list for people, a table a line */
+	assert_non_null(strstr(b.text, "loss-0           Points lost to the full cache"));
+	assert_int_equal(count(b.text, "\nloss-1 "), 1);
+	b.len = 0;
+	check(report_export_table(&q, "loss-0", "latex", &b, err)); /* an interval is kept apart from its mean */
+	assert_non_null(strstr(b.text, " [$-$"));
 	store_close(s);
 	strbuf_free(&b);
 }
