@@ -126,7 +126,7 @@ static const struct compat_mode modes[] = {{"adakv", NULL}, {NULL, NULL}};
 
 const struct allocator allocator_ada = {.name = "ada",
 	.title = "a layer's budget, shared among its KV heads by their best scores",
-	.origin = "Ada-KV, arXiv 2407.11550; methods.md 2.3",
+	.origin = "Ada-KV, arXiv 2407.11550",
 	.params = defs,
 	.compat = modes,
 	.allocate = allocate,

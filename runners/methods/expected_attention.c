@@ -217,7 +217,7 @@ static const struct param_def defs[] = {
 
 const struct scorer scorer_expected_attention = {.name = "expected-attention",
 	.title = "attention expected from future queries",
-	.origin = "Expected Attention, arXiv 2510.00636; methods.md 5.8",
+	.origin = "Expected Attention, arXiv 2510.00636",
 	.params = defs,
 	.observes = OBSERVE_Q_PRE,
 	.begin = begin,

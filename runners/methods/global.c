@@ -31,7 +31,7 @@ static const struct compat_mode modes[] = {{"kvzip", NULL}, {NULL, NULL}};
 
 const struct allocator allocator_global = {.name = "global",
 	.title = "one ranking over all layers and KV heads",
-	.origin = "KVzip's pair budget, arXiv 2505.23416; methods.md 3.1",
+	.origin = "KVzip's pair budget, arXiv 2505.23416",
 	.compat = modes,
 	.allocate = allocate,
 	.exact = true};

@@ -45,7 +45,7 @@ static const struct compat_mode modes[] = {{"factory", "{\"recent\":8}"}, {NULL,
 
 const struct scorer scorer_h2o = {.name = "h2o",
 	.title = "attention summed over all queries of the prompt",
-	.origin = "H2O, arXiv 2306.14048; methods.md 4.2c",
+	.origin = "H2O, arXiv 2306.14048",
 	.params = defs,
 	.compat = modes,
 	.observes = OBSERVE_Q | OBSERVE_LSE,

@@ -42,7 +42,7 @@ static const struct compat_mode modes[] = {{"kvzip", NULL}, {NULL, NULL}};
 
 const struct allocator allocator_head = {.name = "head",
 	.title = "whole KV heads by their best score, as many as fit",
-	.origin = "KVzip's head budget, arXiv 2505.23416; methods.md 3.1",
+	.origin = "KVzip's head budget, arXiv 2505.23416",
 	.compat = modes,
 	.allocate = allocate,
 	.exact = false};

@@ -134,14 +134,14 @@ static const struct param_def defs[] = {
 
 const struct scorer scorer_head_prior = {.name = "head-prior",
 	.title = "trained level of each head, random positions: the control of trained methods",
-	.origin = "ours; proxykv-lkv.md 1.9",
+	.origin = "ours",
 	.params = defs,
 	.file = file_of,
 	.trained = true,
 	.finish = finish};
 const struct allocator allocator_head_prior = {.name = "head-prior",
 	.title = "trained mean share of each head in KVzip's best r",
-	.origin = "ours; proxykv-lkv.md 1.9",
+	.origin = "ours",
 	.params = defs,
 	.file = file_of,
 	.trained = true,

@@ -116,7 +116,7 @@ static const struct param_def defs[] = {
 
 const struct scorer scorer_iam = {.name = "iam",
 	.title = "a proxy's KVzip scores through a rigid head map (reconstruction)",
-	.origin = "our reconstruction of KVzip+IAM; methods.md 7.1",
+	.origin = "our reconstruction of KVzip+IAM",
 	.params = defs,
 	.file = file_of,
 	.needs_proxy = true,

@@ -49,5 +49,5 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 
 const struct scorer scorer_keydiff = {.name = "keydiff",
 	.title = "minus the cosine with the mean key",
-	.origin = "KeyDiff, arXiv 2504.15364; methods.md 5.2",
+	.origin = "KeyDiff, arXiv 2504.15364",
 	.finish = finish};

@@ -187,7 +187,7 @@ static const struct compat_mode modes[] = {{"kvpress", "{\"chunk\":2048}"}, {"kv
 
 const struct scorer scorer_kvzip = {.name = "kvzip",
 	.title = "attention while the model repeats the context (a second pass)",
-	.origin = "KVzip, arXiv 2505.23416; methods.md 3.1",
+	.origin = "KVzip, arXiv 2505.23416",
 	.params = defs,
 	.compat = modes,
 	.begin = begin,

@@ -22,6 +22,6 @@ static const struct compat_mode modes[] = {{"kvzip", NULL}, {NULL, NULL}};
 
 const struct scorer scorer_kvzip_head = {.name = "kvzip-head",
 	.title = "KVzip's static score of each head (calibrated once)",
-	.origin = "KVzip, arXiv 2505.23416; methods.md 3.1",
+	.origin = "KVzip, arXiv 2505.23416",
 	.compat = modes,
 	.finish = finish};

@@ -97,6 +97,6 @@ static const struct param_def defs[] = {{.name = "sinks", .kind = PARAM_INT, .nu
 
 const struct scorer scorer_lagkv = {.name = "lagkv",
 	.title = "spread against the next partition, ranked",
-	.origin = "LagKV, arXiv 2504.04704; methods.md 5.3",
+	.origin = "LagKV, arXiv 2504.04704",
 	.params = defs,
 	.finish = finish};

@@ -31,6 +31,6 @@ static int allocate(struct allocation *a, char err[ERR_LEN])
 
 const struct allocator allocator_layer = {.name = "layer",
 	.title = "the same number in every layer, one ranking over its KV heads",
-	.origin = "kvpress' layerwise KVzip; methods.md 3.2",
+	.origin = "kvpress' layerwise KVzip",
 	.allocate = allocate,
 	.exact = true};

@@ -258,7 +258,7 @@ static const struct param_def mapper_params[] = {
 
 const struct scorer scorer_proxykv = {.name = "proxykv",
 	.title = "a proxy's attention, mapped to KVzip's scores (trained)",
-	.origin = "ProxyKV, arXiv 2605.16360; proxykv-lkv.md 1",
+	.origin = "ProxyKV, arXiv 2605.16360",
 	.params = mapper_params,
 	.file = proxykv_file,
 	.trained = true,
@@ -268,7 +268,7 @@ const struct scorer scorer_proxykv = {.name = "proxykv",
 	.end = end};
 const struct scorer scorer_selfkv = {.name = "selfkv",
 	.title = "the target's own attention, mapped to KVzip's scores (trained)",
-	.origin = "ours, after ProxyKV; proxykv-lkv.md 1.2",
+	.origin = "ours, after ProxyKV",
 	.params = mapper_params,
 	.file = selfkv_file,
 	.trained = true,

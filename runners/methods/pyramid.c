@@ -92,7 +92,7 @@ static const struct compat_mode modes[] = {{"factory", NULL}, {NULL, NULL}};
 
 const struct allocator allocator_pyramid = {.name = "pyramid",
 	.title = "falling linearly from the first layer to the last",
-	.origin = "PyramidKV, arXiv 2406.02069; methods.md 2.2",
+	.origin = "PyramidKV, arXiv 2406.02069",
 	.params = defs,
 	.compat = modes,
 	.allocate = allocate,

@@ -20,4 +20,4 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 }
 
 const struct scorer scorer_random = {
-	.name = "random", .title = "uniform random numbers", .origin = "methods.md 5.11", .finish = finish};
+	.name = "random", .title = "uniform random numbers", .origin = "ours", .finish = finish};

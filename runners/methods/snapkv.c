@@ -111,7 +111,7 @@ static const struct compat_mode modes[] = {
 
 const struct scorer scorer_snapkv = {.name = "snapkv",
 	.title = "attention of the last tokens, pooled",
-	.origin = "SnapKV, arXiv 2404.14469; methods.md 2.1",
+	.origin = "SnapKV, arXiv 2404.14469",
 	.params = defs,
 	.compat = modes,
 	.observes = OBSERVE_Q | OBSERVE_LSE,

@@ -33,6 +33,6 @@ static const struct param_def defs[] = {
 
 const struct scorer scorer_streaming_llm = {.name = "streaming-llm",
 	.title = "attention sinks and recency",
-	.origin = "StreamingLLM, arXiv 2309.17453; methods.md 4.1",
+	.origin = "StreamingLLM, arXiv 2309.17453",
 	.params = defs,
 	.finish = finish};

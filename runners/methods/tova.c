@@ -71,7 +71,7 @@ static const struct compat_mode modes[] = {{"kvpress", "{\"keep_last\":true}"}, 
 
 const struct scorer scorer_tova = {.name = "tova",
 	.title = "attention of the last token, one set a layer",
-	.origin = "TOVA, arXiv 2401.06104; methods.md 4.4",
+	.origin = "TOVA, arXiv 2401.06104",
 	.params = defs,
 	.compat = modes,
 	.observes = OBSERVE_Q | OBSERVE_LSE,

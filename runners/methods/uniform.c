@@ -12,7 +12,7 @@ static int allocate(struct allocation *a, char err[ERR_LEN])
 
 const struct allocator allocator_uniform = {.name = "uniform",
 	.title = "the same number in every layer and KV head",
-	.origin = "all one-budget methods; methods.md 1.7",
+	.origin = "all one-budget methods",
 	.allocate = allocate,
 	.fixed = true,
 	.exact = true};
