@@ -79,7 +79,7 @@ static const struct key task_keys[] = {
 	{KEY(plan_task, contexts), COUNT, "how many contexts (default: the task's, or all rows)"},
 	{KEY(plan_task, questions), COUNT, "questions a context"},
 	{KEY(plan_task, wording), TEXT, "NIAH: plain or tiny (default: tiny for the tiny pair's template, else plain)"},
-	{KEY(plan_task, path), TEXT, "data file or folder (default: where `kvbench fetch` puts it)"},
+	{KEY(plan_task, path), TEXT, "data file or folder, from where kvbench is started (default: where `kvbench fetch` puts it)"},
 	{KEY(plan_task, templates), TEXT, "LongBench, SCBench: folder of upstream's prompt texts (default: beside the data)"},
 	{KEY(plan_task, truncate), TEXT,
 		"LongBench: official (default: the prompt's middle as text) or ids (the context's middle tokens)"},

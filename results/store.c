@@ -937,7 +937,7 @@ int store_settings(struct store *s, int (*row)(void *user, const char *group, co
 	} parts[] = {
 		{"run",
 			"SELECT run_id AS run, datetime(started_unix_ms / 1000, 'unixepoch') || ' UTC' AS started,"
-			" coalesce(datetime(ended_unix_ms / 1000, 'unixepoch') || ' UTC', 'not ended') AS ended,"
+			" coalesce(datetime(ended_unix_ms / 1000, 'unixepoch') || ' UTC', 'not yet: killed, or still running') AS ended,"
 			" coalesce(exit_code, 'none') AS exit_code, argv, (SELECT count(*) FROM run) AS runs_in_this_file FROM "
 			"run WHERE run_id = " NEWEST_RUN,
 			setting_each},
