@@ -116,8 +116,8 @@ void options_parse(struct options *o, const struct verb *v, int argc, char **arg
 				v->args);
 	}
 	if (o->n_args < v->min_args)
-		die(EXIT_USAGE, "%s wants at least %d argument%s, not %d; usage: kvbench %s %s (see `kvbench %s --help`)", v->name, v->min_args,
-			v->min_args > 1 ? "s" : "", o->n_args, v->name, v->args, v->name);
+		die(EXIT_USAGE, "%s wants at least %d argument%s, not %d; usage: kvbench %s %s (see `kvbench %s --help`)",
+			v->name, v->min_args, v->min_args > 1 ? "s" : "", o->n_args, v->name, v->args, v->name);
 }
 
 void options_free(struct options *o)

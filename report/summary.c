@@ -459,8 +459,10 @@ static void flag_floor(const struct data *d, struct notes *flags)
 		snprintf(detail, sizeof detail, "%.2f on %d answers", full->score.mean, full->row.ok);
 		tally_add(&t, d, full, detail);
 	}
-	tally_end(&t, flags, "Nothing can be told of methods: random pruning is at no ratio worse than the full cache beyond error (few samples, or a task "
-			     "the model cannot do)");
+	tally_end(&t, flags,
+		"Nothing can be told of methods: random pruning is at no ratio worse than the full cache beyond error (few "
+		"samples, or a task "
+		"the model cannot do)");
 }
 
 static void flag_scores_of(const struct data *d, int variant, struct notes *flags)
@@ -563,7 +565,8 @@ static bool was_busy(const struct cell *c, char *detail, size_t size)
 	const struct spread *t = &c->time[TTFT];
 	double deviation = (t->p90 - t->p10) / 2.563 / t->median;
 	if (!isnan(c->waited))
-		snprintf(detail, size, "threads waited, all together, %.0f %% of the time, rounds deviate by %.0f %%", 100 * c->waited, 100 * deviation);
+		snprintf(detail, size, "threads waited, all together, %.0f %% of the time, rounds deviate by %.0f %%",
+			100 * c->waited, 100 * deviation);
 	else
 		snprintf(detail, size, "rounds deviate by %.0f %%", 100 * deviation);
 	return c->waited > gate_rules.waited || deviation > gate_rules.busy;

@@ -329,8 +329,8 @@ static bool shares_contexts(const struct side_cell *a, const struct side_cell *b
 
 static void pool_label(const struct comparison *c, struct pooled *p, const struct side_cell *of)
 {
-	int n = snprintf(p->label, sizeof p->label, "%s%s%.100s, all %d cells, %s", of->row.method, *of->params ? " " : "", of->params,
-		p->cells, of->row.protocol);
+	int n = snprintf(p->label, sizeof p->label, "%s%s%.100s, all %d cells, %s", of->row.method, *of->params ? " " : "",
+		of->params, p->cells, of->row.protocol);
 	char mine[COLUMN_TEXT];
 	static const char *const further[] = {"target", "precision"};
 	for (int k = 0; k < 2; k++) {

@@ -214,8 +214,9 @@ static struct grid cells_grid(const struct comparison *c, bool human)
 		const struct compared *x = &c->cells[i];
 		for (int k = 0; k < COMPARE_COLUMNS; k++) {
 			if (c->varies[k])
-				put(&g, text_copy(human && !strcmp(column_name(k), "method parameters") ? x->a->params
-													: column_text(x->a, k, text)));
+				put(&g, text_copy(human && !strcmp(column_name(k), "method parameters")
+							  ? x->a->params
+							  : column_text(x->a, k, text)));
 		}
 		put_score(&g, x, human);
 		if (s.ratio)
@@ -473,8 +474,9 @@ static json_t *json_unlike(const struct comparison *c)
 	json_t *list = json_array();
 	for (int i = 0; i < c->n_unlike; i++) {
 		const struct unlike *x = &c->unlike[i];
-		json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o, s:i, s:o}", "column", text(x->column), "key", text(x->key), "a",
-						    text(x->a), "b", text(x->b), "cells", x->cells, "first", text(x->first)));
+		json_array_append_new(
+			list, json_pack("{s:o, s:o, s:o, s:o, s:i, s:o}", "column", text(x->column), "key", text(x->key), "a",
+				      text(x->a), "b", text(x->b), "cells", x->cells, "first", text(x->first)));
 	}
 	return list;
 }
@@ -504,8 +506,9 @@ static void print_json(struct strbuf *out, const struct comparison *c, int most_
 		json_array_append_new(flips, json_flip(&c->flips[i]));
 	json_t *all = json_pack("{s:b, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:i, s:o}", "forced", c->n_refusals > 0,
 		"refusals", refusals, "a", json_side(c->a), "b", json_side(c->b), "differs", json_differs(c), "unlike",
-		json_unlike(c), "same_machine", c->same_machine, "cells", cells, "pooled", pools, "only_in_a", json_labels(c->only_a, c->n_only_a), "only_in_b",
-		json_labels(c->only_b, c->n_only_b), "flipped", c->n_flips, "flips", flips);
+		json_unlike(c), "same_machine", c->same_machine, "cells", cells, "pooled", pools, "only_in_a",
+		json_labels(c->only_a, c->n_only_a), "only_in_b", json_labels(c->only_b, c->n_only_b), "flipped", c->n_flips,
+		"flips", flips);
 	char *dump = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	strbuf_puts(out, dump ? dump : "{}");
 	strbuf_puts(out, "\n");

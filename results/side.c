@@ -161,11 +161,14 @@ static const struct side_cell *full_of(const struct side *s, const struct side_c
 
 static char *value_text(const json_t *v)
 {
-	char *text = !v ? text_copy("") : json_is_string(v) ? text_copy(json_string_value(v)) : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+	char *text = !v                  ? text_copy("")
+		     : json_is_string(v) ? text_copy(json_string_value(v))
+					 : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
 	return text ? text : text_copy("?");
 }
 
-void params_differences(const char *a, const char *b, void (*each)(void *, const char *key, const char *a, const char *b), void *user)
+void params_differences(
+	const char *a, const char *b, void (*each)(void *, const char *key, const char *a, const char *b), void *user)
 {
 	json_t *x = json_loads(a, 0, NULL), *y = json_loads(b, 0, NULL), *keys = json_object(), *ignored;
 	const char *key;
@@ -202,8 +205,7 @@ static const char *name_params(struct side *s, const struct side_cell *c)
 		if (same(other->method, c->row.method) && !same(other->method_params, c->row.method_params))
 			params_differences(c->row.method_params, other->method_params, collect_param, found);
 	}
-	json_object_foreach(found, key, value)
-		strbuf_printf(&b, "%s%s=%.100s", b.len ? " " : "", key, json_string_value(value));
+	json_object_foreach(found, key, value) strbuf_printf(&b, "%s%s=%.100s", b.len ? " " : "", key, json_string_value(value));
 	const char *name = keep(s, b.text ? b.text : "");
 	strbuf_free(&b);
 	json_decref(found);
@@ -216,7 +218,8 @@ static void name_all_params(struct side *s)
 	for (int i = 0; i < s->n_cells; i++) {
 		struct side_cell *c = &s->cells[i];
 		for (int k = 0; k < i && !c->params; k++) {
-			if (same(s->cells[k].row.method, c->row.method) && same(s->cells[k].row.method_params, c->row.method_params))
+			if (same(s->cells[k].row.method, c->row.method) &&
+				same(s->cells[k].row.method_params, c->row.method_params))
 				c->params = s->cells[k].params;
 		}
 		if (!c->params)
@@ -248,8 +251,9 @@ static void label_cells(struct side *s)
 		strbuf_puts(&b, r->task);
 		if (r->context_tokens > 0)
 			strbuf_printf(&b, " %lld", (long long)r->context_tokens);
-		strbuf_printf(&b, "%s%s %s %s%s%s", strcmp(r->mode, "single") ? " " : "", strcmp(r->mode, "single") ? r->mode : "",
-			r->protocol, r->method, *s->cells[i].params ? " " : "", s->cells[i].params);
+		strbuf_printf(&b, "%s%s %s %s%s%s", strcmp(r->mode, "single") ? " " : "",
+			strcmp(r->mode, "single") ? r->mode : "", r->protocol, r->method, *s->cells[i].params ? " " : "",
+			s->cells[i].params);
 		if (strcmp(r->method, "full") != 0)
 			strbuf_printf(&b, " r = %g", r->retained_ppm / 1e6);
 		if (target)

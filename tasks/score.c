@@ -235,8 +235,10 @@ static enum row_kind infinitebench_row(const json_t *row, const char *task, cons
 
 static const struct score_format formats[] = {
 	{"longbench", ".jsonl", "pred, answers (a list of texts), for classes all_classes", 2, longbench_metric, longbench_row},
-	{"longbench-e", ".jsonl", "pred, answers (a list of texts), length (a whole number), for classes all_classes", 2, longbench_e_metric, longbench_e_row, true, {"0-4k", "4-8k", "8k+"}},
-	{"longbench-v2", ".jsonl", "pred and judge, or response and answer; difficulty, length", 1, v2_metric, v2_row, false, {"Easy", "Hard", "Short", "Medium", "Long", "Compensated"}},
+	{"longbench-e", ".jsonl", "pred, answers (a list of texts), length (a whole number), for classes all_classes", 2,
+		longbench_e_metric, longbench_e_row, true, {"0-4k", "4-8k", "8k+"}},
+	{"longbench-v2", ".jsonl", "pred and judge, or response and answer; difficulty, length", 1, v2_metric, v2_row, false,
+		{"Easy", "Hard", "Short", "Medium", "Long", "Compensated"}},
 	{"ruler", ".jsonl", "pred, outputs (a list of texts)", 2, ruler_metric, ruler_row, true},
 	{"kvpress", ".csv", "columns task, answer, predicted_answer", 2, ruler_metric, kvpress_row, true},
 	{"infinitebench", ".jsonl", "prediction, ground_truth", 2, infinitebench_metric, infinitebench_row},
@@ -405,7 +407,10 @@ static int tally_begin(struct tally *t, const char *path, const char *task, cons
 	struct score_result *out = t->out;
 	t->format = format_find(path, task);
 	if (!t->format && !has_format(task))
-		return err_set(err, "no format of predictions is known for task '%s', only for LongBench's, RULER's and InfiniteBench's tasks", task);
+		return err_set(err,
+			"no format of predictions is known for task '%s', only for LongBench's, RULER's and InfiniteBench's "
+			"tasks",
+			task);
 	if (!t->format)
 		return err_set(err, "%s: predictions for task '%s' end in .jsonl (RULER's by kvpress: .csv)", path, task);
 	t->metric = metric_find(metric ? metric : t->format->metric(task));

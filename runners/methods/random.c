@@ -19,5 +19,4 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 	return 0;
 }
 
-const struct scorer scorer_random = {
-	.name = "random", .title = "uniform random numbers", .origin = "ours", .finish = finish};
+const struct scorer scorer_random = {.name = "random", .title = "uniform random numbers", .origin = "ours", .finish = finish};

@@ -401,7 +401,8 @@ static char *flags_of(const struct trouble *t, int n)
 static void titles_name_what_was_asked_otherwise(void **state)
 {
 	(void)state;
-	static const char *const asked[] = {"{\"contexts\":30,\"needles\":4}", "{\"contexts\":12,\"needles\":4}", "{\"contexts\":30,\"needles\":9}"};
+	static const char *const asked[] = {
+		"{\"contexts\":30,\"needles\":4}", "{\"contexts\":12,\"needles\":4}", "{\"contexts\":30,\"needles\":9}"};
 	struct writer w;
 	char id[SHA_LEN];
 	writer_open(&w, "tiny");
@@ -442,8 +443,10 @@ static void a_task_that_tells_nothing_is_flagged(void **state)
 	(void)state;
 	const struct trouble floor[] = {{"full", "ok", "a", 1000000, 50, 4, 50}, {"random", "ok", "b", 300000, 50, 3, 50}};
 	char *text = flags_of(floor, 2);
-	assert_non_null(strstr(text, "! Nothing can be told of methods: random pruning is at no ratio worse than the full cache beyond error (few samples, "
-				     "or a task the model cannot do) in 1 cell: niah · 1000 tokens, agnostic, full r = 1: 0.08 on 50 answers."));
+	assert_non_null(strstr(text,
+		"! Nothing can be told of methods: random pruning is at no ratio worse than the full cache beyond error (few "
+		"samples, "
+		"or a task the model cannot do) in 1 cell: niah · 1000 tokens, agnostic, full r = 1: 0.08 on 50 answers."));
 	free(text);
 }
 
@@ -476,8 +479,10 @@ static void times_beside_other_work_are_flagged(void **state)
 	check(store_commit(w.s, err));
 	store_close(w.s);
 	char *text = export_as("text");
-	assert_non_null(strstr(text, "! Times taken beside other work of the machine, so that small differences say nothing, in 2 cells: niah · 1000 tokens, agnostic, "
-				     "h2o r = 0.3: threads waited, all together, 40 % of the time, rounds deviate by 0 %; niah · 1000 tokens, agnostic, tova r = 0.3: threads waited, all together, "
+	assert_non_null(strstr(text, "! Times taken beside other work of the machine, so that small differences say nothing, in "
+				     "2 cells: niah · 1000 tokens, agnostic, "
+				     "h2o r = 0.3: threads waited, all together, 40 % of the time, rounds deviate by 0 %; niah · "
+				     "1000 tokens, agnostic, tova r = 0.3: threads waited, all together, "
 				     "1 % of the time, rounds deviate by 28 %."));
 	free(text);
 }
@@ -493,8 +498,9 @@ static void failures_are_flagged(void **state)
 	assert_non_null(strstr(text,
 		"! Out of memory in 1 cell: niah · 1000 tokens, agnostic, random r = 0.3: 4 of 4, asked for 5 GB, limit 2 GB."));
 	/* a reason that several share stands once */
-	assert_non_null(strstr(text, "! Failed samples in 3 cells: niah · 1000 tokens, agnostic, snapkv r = 0.3; niah · 1000 tokens, agnostic, "
-				     "lagkv r = 0.3: 4 of 4, asked for 5 GB, limit 2 GB; niah · 1000 tokens, agnostic, knorm r = 0.3: 3 of 3, asked"));
+	assert_non_null(strstr(text,
+		"! Failed samples in 3 cells: niah · 1000 tokens, agnostic, snapkv r = 0.3; niah · 1000 tokens, agnostic, "
+		"lagkv r = 0.3: 4 of 4, asked for 5 GB, limit 2 GB; niah · 1000 tokens, agnostic, knorm r = 0.3: 3 of 3, asked"));
 	assert_non_null(strstr(text, "! Method not applicable in 1 cell"));
 	assert_non_null(strstr(text, "! Incomplete: a part stands for the whole in 1 cell: niah · 1000 tokens, agnostic, kvzip r "
 				     "= 0.3: 3 of 10 samples."));
@@ -642,9 +648,10 @@ int main(void)
 		return write_page(file);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(the_checker_checks), TEST(page_of_a_demo), TEST(one_protocol_a_table),
 		TEST(modes_variants_and_second_metrics), TEST(averages_of_whole_suites), TEST(hostile_text),
-		TEST(sentences_are_computed), TEST(golden_numbers_in_exports), TEST(titles_name_what_was_asked_otherwise), TEST(a_task_that_tells_nothing_is_flagged), TEST(a_task_that_tells_is_not_flagged),
-		TEST(times_beside_other_work_are_flagged), TEST(bad_methods_are_flagged),
-		TEST(failures_are_flagged), TEST(missing_controls_are_flagged), TEST(bad_times_are_flagged),
-		TEST(empty_databases), TEST(variants_are_told_apart), TEST(lists_stay_out_of_labels), TEST(unwritable_page)};
+		TEST(sentences_are_computed), TEST(golden_numbers_in_exports), TEST(titles_name_what_was_asked_otherwise),
+		TEST(a_task_that_tells_nothing_is_flagged), TEST(a_task_that_tells_is_not_flagged),
+		TEST(times_beside_other_work_are_flagged), TEST(bad_methods_are_flagged), TEST(failures_are_flagged),
+		TEST(missing_controls_are_flagged), TEST(bad_times_are_flagged), TEST(empty_databases),
+		TEST(variants_are_told_apart), TEST(lists_stay_out_of_labels), TEST(unwritable_page)};
 	return cmocka_run_group_tests_name("report", tests, NULL, NULL);
 }

@@ -142,7 +142,10 @@ static void other_parameters_of_one_method_meet_by_name(void **state)
 	make((struct night_plan){0}, (struct night_plan){.params = "{\"window\":16}"});
 	assert_int_equal(c.n_cells, 3);
 	assert_int_equal(c.n_only_a + c.n_only_b, 0);
-	wants("text", (const char *const[]){"method parameters, window: A 32, B 16 (1 of 3 cells; the first: niah 1024 agnostic snapkv r = 0.3)", NULL});
+	wants("text",
+		(const char *const[]){
+			"method parameters, window: A 32, B 16 (1 of 3 cells; the first: niah 1024 agnostic snapkv r = 0.3)",
+			NULL});
 	wants("json", (const char *const[]){"\"key\": \"window\"", NULL});
 	end();
 	make((struct night_plan){0}, (struct night_plan){.params = "{\"window\":32,\"pool\":\"max\"}"});
@@ -349,9 +352,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {NIGHT_TEST(a_run_equals_itself),
 		NIGHT_TEST(a_loss_is_worse_and_its_samples_are_listed), NIGHT_TEST(other_answers_with_the_same_score),
 		NIGHT_TEST(speed_by_ratio_and_by_time), NIGHT_TEST(another_precision_is_what_is_compared),
-		NIGHT_TEST(other_parameters_of_one_method_meet_by_name),
-		NIGHT_TEST(two_settings_of_one_method_are_told_apart), NIGHT_TEST(cells_of_one_side_only),
-		NIGHT_TEST(a_run_by_its_id), NIGHT_TEST(refusals_name_the_difference), NIGHT_TEST(nothing_in_common),
-		NIGHT_TEST(not_a_number_is_unknown), NIGHT_TEST(five_formats), NIGHT_TEST(answers_are_escaped)};
+		NIGHT_TEST(other_parameters_of_one_method_meet_by_name), NIGHT_TEST(two_settings_of_one_method_are_told_apart),
+		NIGHT_TEST(cells_of_one_side_only), NIGHT_TEST(a_run_by_its_id), NIGHT_TEST(refusals_name_the_difference),
+		NIGHT_TEST(nothing_in_common), NIGHT_TEST(not_a_number_is_unknown), NIGHT_TEST(five_formats),
+		NIGHT_TEST(answers_are_escaped)};
 	return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
 }
