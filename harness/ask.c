@@ -92,10 +92,12 @@ static void make_variants(struct ask *k)
 static int check_methods(const struct ask *k, char err[ERR_LEN])
 {
 	for (int i = 0; i < k->n_variants; i++) {
-		char *canonical = NULL;
-		if (runner_method_resolve(k->variants[i].method, NULL, &canonical, err))
+		const struct runner_variant *v = &k->variants[i];
+		if (runner_method_check(v->method, NULL, option_has(k->o, "proxy"), err))
 			return -1;
-		free(canonical);
+		for (int j = 0; j < i; j++)
+			if (!strcmp(v->method, k->variants[j].method) && v->retained == k->variants[j].retained)
+				return err_set(err, "--methods, --retained: %s at %g is there twice", v->method, v->retained);
 	}
 	return 0;
 }

@@ -60,7 +60,7 @@ static int read_paper(struct paper_run *r, struct plan *p, char **text, char err
 		free(overrides[i]);
 	free(overrides);
 	free(name);
-	return rc;
+	return rc ? rc : plan_check_methods(p, err);
 }
 
 /* ---- the comparison ---- */

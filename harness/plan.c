@@ -815,6 +815,17 @@ int plan_check_single(const struct plan *p, bool pairs, char err[ERR_LEN])
 	return 0;
 }
 
+int plan_check_methods(const struct plan *p, char err[ERR_LEN])
+{
+	bool proxy = true;
+	for (int i = 0; i < p->n_pairs; i++)
+		proxy = proxy && p->pairs[i].proxy;
+	for (int i = 0; i < p->n_methods; i++)
+		if (runner_method_check(p->methods[i].name, p->methods[i].options, proxy, err))
+			return -1;
+	return 0;
+}
+
 static void free_keys(const struct scope *s, void *into)
 {
 	for (size_t i = 0; i < s->n; i++) {

@@ -77,6 +77,9 @@ void plan_free(struct plan *p);
 /* For what opens a plan's models once: more than one precision, or pair where `pairs` is false, is an error that says how to choose. */
 int plan_check_single(const struct plan *p, bool pairs, char err[ERR_LEN]);
 
+/* For what runs a plan's methods: each has the proxy and the files that it names. */
+int plan_check_methods(const struct plan *p, char err[ERR_LEN]);
+
 void plan_print_keys(FILE *to, const struct verb *v); /* those that the verb does something with; NULL = all */
 /* The plan key behind a command-line option of that name (dashes for underscores); .name is NULL when there is none. */
 struct option_def plan_key_option(const char *option);

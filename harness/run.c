@@ -79,7 +79,7 @@ int run_read_plan(struct plan *p, const struct options *o, const char *path, cha
 	for (int i = 0; i < n; i++)
 		free(overrides[i]);
 	free(overrides);
-	return rc;
+	return rc || !verb_uses_key(o->verb, "methods") ? rc : plan_check_methods(p, err);
 }
 
 /* ---- dry run ---- */

@@ -15,13 +15,14 @@ static bool on_stop(void *user)
 	return run_stopped();
 }
 
-/* The variants of the first method after the controls: a file holds one method's scores. */
+/* The first method after the controls, or the one that is wanted: a file holds one method's scores. */
 static int method_of(const struct plan *p, const char *wanted, char err[ERR_LEN])
 {
-	for (int m = 0; m < p->n_methods; m++)
-		if (wanted ? !strcmp(p->methods[m].name, wanted)
-			   : strcmp(p->methods[m].name, "full") && strcmp(p->methods[m].name, "random"))
-			return m;
+	for (int m = 0; m < p->n_methods; m++) {
+		const char *name = p->methods[m].name;
+		if (wanted ? !strcmp(name, wanted) : strcmp(name, "full") && strcmp(name, "random"))
+			return runner_scores_check(name, p->methods[m].options, err) ? -1 : m;
+	}
 	return err_set(err, wanted ? "the plan has no method \"%s\"" : "the plan names no method to score with (%s)",
 		wanted ? wanted : "methods");
 }
@@ -67,11 +68,11 @@ static int score_group(struct sweep *s, const struct sweep_group *g, int method,
 	return rc;
 }
 
-static int score_all(struct sweep *s, const char *path, const char *wanted, char err[ERR_LEN])
+static int score_all(struct sweep *s, const char *path, int method, char err[ERR_LEN])
 {
 	const struct plan *p = s->plan;
 	struct runner_scores *out = runner_scores_new();
-	int method = method_of(p, wanted, err), rc = method < 0 ? -1 : 0;
+	int rc = 0;
 	for (int t = 0; t < p->n_tasks && !rc; t++)
 		for (int k = 0; k < p->tasks[t].lengths.n && !rc; k++) {
 			struct sweep_group g = {.task = &p->tasks[t],
@@ -100,20 +101,21 @@ static int scores(const struct options *o)
 {
 	char err[ERR_LEN] = "";
 	struct plan p;
-	int rc = run_read_plan(&p, o, o->args[0], err) ? EXIT_USAGE : 0;
+	int method = -1, rc = run_read_plan(&p, o, o->args[0], err) ? EXIT_USAGE : 0;
 	struct progress progress = progress_open(option_has(o, "quiet"), 2);
 	struct sweep s = {.plan = &p, .progress = &progress, .stop = run_stopped};
 	char *path = text_format("%s", option_text(o, "out", "results/scores.safetensors"));
 	options_check_out(o);
 	run_catch_signals();
-	if (!rc && (plan_check_single(&p, false, err) || check_protocol(&p, err)))
+	if (!rc && (plan_check_single(&p, false, err) || check_protocol(&p, err) ||
+			   (method = method_of(&p, option_text(o, "method", NULL), err)) < 0))
 		rc = EXIT_USAGE;
 	if (!rc) {
 		struct runner_options ro = sweep_runner_options(&p, &p.pairs[0], p.precisions.v[0]);
 		s.pair = &p.pairs[0];
 		int status = models_open_told(&s.runner, &ro, progress.quiet, err);
 		progress_begin(&progress, 0, 1);
-		status = status ? status : score_all(&s, path, option_text(o, "method", NULL), err);
+		status = status ? status : score_all(&s, path, method, err);
 		rc = status == 1 ? EXIT_TRY_AGAIN : status ? EXIT_CELLS_FAILED : 0;
 	}
 	progress_end(&progress);

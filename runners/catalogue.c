@@ -14,6 +14,16 @@ int runner_method_resolve(const char *method, const char *options, char **canoni
 	return 0;
 }
 
+int runner_method_check(const char *method, const char *options, bool proxy, char err[ERR_LEN])
+{
+	struct plan_method m;
+	if (method_resolve(&m, method, options, err))
+		return -1;
+	int rc = method_check(&m, proxy, err);
+	method_free(&m);
+	return rc;
+}
+
 size_t runner_method_count(void)
 {
 	return method_count() + scorer_count() + allocator_count();

@@ -86,6 +86,8 @@ struct runner_variant {
 /* Effective parameters of a method, all defaults filled in, as canonical JSON (sorted keys, no spaces): what the store keeps.
  * An unknown method, allocator or option is an error that suggests the nearest name. Needs no runner. */
 int runner_method_resolve(const char *method, const char *options, char **canonical, char err[ERR_LEN]);
+/* Whether what it needs whatever the target is there: a proxy, and files that its options name. -1 + err: it is not. Needs no runner. */
+int runner_method_check(const char *method, const char *options, bool proxy, char err[ERR_LEN]);
 /* One line of `kvbench list methods`. kind: "method", "scorer", "allocator". origin: where the defaults come from. */
 struct runner_method_info {
 	const char *kind, *name, *title, *origin, *parameters; /* parameters: "window=32 (SnapKV LongBench runs), ..." */
@@ -305,6 +307,8 @@ bool runner_method_trained(const char *method); /* a trained method: head-prior 
 struct runner_scores;
 struct runner_scores *runner_scores_new(void);
 void runner_scores_free(struct runner_scores *s);
+/* Whether a method has scores that such a file can hold: of the context's entries, and no others. -1 + err: it has not. Needs no runner. */
+int runner_scores_check(const char *method, const char *options, char err[ERR_LEN]);
 /* variants: one method at one or more ratios. 0, 1 stopped, -1 + err. */
 int runner_scores_add(struct runner_scores *s, struct runner *r, const struct runner_job *job, char err[ERR_LEN]);
 int runner_scores_write(const struct runner_scores *s, const struct runner *r, const char *path, const char *made_by, char err[ERR_LEN]);

@@ -28,6 +28,20 @@ void runner_scores_free(struct runner_scores *s)
 	free(s);
 }
 
+int runner_scores_check(const char *method, const char *options, char err[ERR_LEN])
+{
+	struct plan_method m;
+	if (method_resolve(&m, method, options, err))
+		return -1;
+	int rc = 0;
+	if (!m.scorer)
+		rc = err_set(err, "%s has no scores: it keeps everything", method);
+	else if (!strcmp(param_compat(m.params), "kvpress"))
+		rc = err_set(err, "%s with compat=kvpress scores the whole prompt; a file holds scores of the context alone", method);
+	method_free(&m);
+	return rc;
+}
+
 /* Takes name and data. */
 static void add(struct runner_scores *s, char *name, struct st_tensor t, void *data)
 {
@@ -69,8 +83,6 @@ static int add_context(struct runner_scores *s, const struct session *e, const s
 {
 	const struct scoring *g = &e->scoring[0];
 	size_t floats = (size_t)g->layers * (size_t)g->kv_heads * (size_t)g->shape.count;
-	if (!e->n_scoring)
-		return err_set(err, "%s has no scores: it keeps everything", job->variants[0].method);
 	if (e->scoring_error[0][0])
 		return err_set(err, "%s", e->scoring_error[0]);
 	char *name = text_format("%s.scores", e->context_sha256);
@@ -98,6 +110,9 @@ int runner_scores_add(struct runner_scores *s, struct runner *r, const struct ru
 	struct prompt prompt = {0};
 	struct prompt_question pq = {0};
 	struct session session = {0};
+	for (int v = 0; v < job->n_variants; v++)
+		if (runner_scores_check(job->variants[v].method, job->variants[v].options, err))
+			return -1;
 	int rc = prompt_make(r, job, 0, &prompt, &pq, err) ? -1 : session_open(&session, r, job, &prompt, NULL, err);
 	rc = rc ? (rc == 1 ? 1 : -1) : add_context(s, &session, job, err);
 	session_close(&session);

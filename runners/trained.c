@@ -73,6 +73,21 @@ static int is_for(const struct st_file *f, const char *path, const char *key, co
 		*text_or_empty(wanted) ? wanted : "none");
 }
 
+int trained_check_named(const struct trained_request *q, char err[ERR_LEN])
+{
+	struct st_file *f = NULL;
+	const char *option = q->option ? q->option : "weights";
+	if (!q->weights || !*q->weights)
+		return q->must_name ? err_set(err, "names no file (option %s); one is made with: %s", option, q->make) : 0;
+	char *path = trained_find(q, err);
+	int rc = !path || st_open(&f, path, err) ? -1 : 0;
+	if (!rc && !q->must_name && st_metadata(f, "kind"))
+		rc = is_for(f, path, "kind", q->kind, err);
+	st_close(f);
+	free(path);
+	return rc;
+}
+
 int trained_open(struct st_file **out, const struct trained_request *q, char err[ERR_LEN])
 {
 	char *path = trained_find(q, err);

@@ -18,12 +18,15 @@ struct trained_request {
 	const char *weights;                      /* the method's option; NULL or "" = look for it */
 	const char *option;                       /* what the method calls it, for the message; NULL = "weights" */
 	const char *folder;                       /* the calibration folder; NULL = none */
+	bool must_name;                           /* no name of its own: the option must say which, whatever kind the file says it is */
 	const char *make;                         /* the command that makes one, for the message: "kvbench train proxykv PLAN" */
 };
 /* KIND-TARGET[-PROXY].safetensors; caller frees. */
 char *trained_name(const char *kind, const char *target_sha256, const char *proxy_sha256);
 /* The path of the file that fits, or NULL and err: where it was looked for and the command that makes it. Caller frees. */
 char *trained_find(const struct trained_request *q, char err[ERR_LEN]);
+/* Of a file that the option names: is it there, can it be read, is it of the kind? 0 where the option names none and need not. */
+int trained_check_named(const struct trained_request *q, char err[ERR_LEN]);
 /* Finds, opens and checks kind and models. */
 int trained_open(struct st_file **out, const struct trained_request *q, char err[ERR_LEN]);
 /* The folder (made if it is not there) and name of a file to be written; caller frees. NULL + err: the folder cannot be made. */

@@ -5,8 +5,8 @@
  * head is given alpha*B and shares the rest: count_c * (1 - alpha) + alpha * B. alpha .2: the authors' command line (their config
  * class says .5), and kvpress. normalise off: the authors' default. Differences: the authors truncate alpha*B and round each head
  * (the sum drifts, mostly below): ours is the largest remainder, exact. compat=adakv is theirs. compat=kvpress instead makes the
- * best trunc(keep * alpha) of each head (protected entries counted in it) safe and ranks the rest of the layer together. kvpress
- * 0.5.5 lifts that safe number to at least 1; the version specified (and ours) does not. */
+ * best trunc(keep * alpha) of each head (protected entries counted in it, at least 1 unless alpha is 0) safe and ranks the rest of the
+ * layer together. */
 #include "runners/methods/parts.h"
 
 #include <math.h>
@@ -57,8 +57,9 @@ static float *changed_scores(struct slices s, int64_t b, bool normalise, int64_t
 static int64_t safe_each(const struct allocation *a)
 {
 	int64_t held = a->protect.first + a->protect.last, b = a->keep - held;
-	int64_t safe = strcmp(param_compat(a->params), "kvpress") == 0
-			       ? (int64_t)trunc((double)a->keep * param_real(a->params, "alpha")) - held
+	double alpha = param_real(a->params, "alpha");
+	int64_t safe = strcmp(param_compat(a->params), "kvpress") == 0 && alpha > 0
+			       ? (int64_t)fmax(1, trunc((double)a->keep * alpha)) - held
 			       : 0;
 	return safe < 0 ? 0 : safe < b ? safe : b;
 }
@@ -119,9 +120,21 @@ static int allocate(struct allocation *a, char err[ERR_LEN])
 			   : 0;
 }
 
+static const char *unfit_alpha(const struct plan_method *m)
+{
+	return m->scorer->heads_alike ? "changes nothing: this scorer gives all heads of a layer the same scores" : NULL;
+}
+
+static const char *unfit_normalise(const struct plan_method *m)
+{
+	static const char *const by_mass[] = {[MASS_ALIKE] = "changes nothing: this scorer gives all heads the same share",
+		[MASS_NONE] = "takes shares of a sum: this scorer's scores can be negative"};
+	return param_real(m->params, "alpha") == 1 ? "changes nothing with alpha=1" : by_mass[m->scorer->mass];
+}
+
 static const struct param_def defs[] = {
-	{.name = "alpha", .kind = PARAM_REAL, .number = .2, .min = 0, .max = 1, .origin = "Ada-KV's command line, kvpress"},
-	{.name = "normalise", .kind = PARAM_BOOL, .number = 0, .origin = "Ada-KV's default"}, {NULL}};
+	{.name = "alpha", .kind = PARAM_REAL, .number = .2, .min = 0, .max = 1, .unfit = unfit_alpha, .origin = "Ada-KV's command line, kvpress"},
+	{.name = "normalise", .kind = PARAM_BOOL, .number = 0, .unfit = unfit_normalise, .origin = "Ada-KV's default"}, {NULL}};
 static const struct compat_mode modes[] = {{"adakv", NULL}, {NULL, NULL}};
 
 const struct allocator allocator_ada = {.name = "ada",

@@ -56,6 +56,6 @@ int resident_counts(const struct allocation *a, int first, int count, int64_t k,
 int64_t pooled_keep(const struct allocation *a, int64_t heads)
 {
 	if (strcmp(param_compat(a->params), "kvpress") == 0) /* evicts trunc(all * its ratio) of the flattened scores */
-		return heads * a->n - (int64_t)trunc((double)(heads * a->n) * (1 - a->retained));
+		return heads * a->n - (int64_t)trunc((double)(heads * a->n) * evicted_share(a->retained));
 	return heads * a->keep;
 }

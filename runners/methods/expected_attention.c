@@ -207,12 +207,22 @@ static void end(struct scoring *s)
 	s->state = NULL;
 }
 
+static const char *unfit_epsilon(const struct plan_method *m)
+{
+	return param_bool(m->params, "vnorm") ? NULL : "changes nothing with vnorm=false";
+}
+
 static const struct param_def defs[] = {
 	{.name = "sinks", .kind = PARAM_INT, .number = 4, .max = 1e6, .origin = "kvpress, the authors' code"},
 	{.name = "future", .kind = PARAM_INT, .number = 512, .min = 1, .max = 1e6, .origin = "kvpress"},
 	{.name = "covariance", .kind = PARAM_BOOL, .number = 1, .origin = "kvpress"},
 	{.name = "vnorm", .kind = PARAM_BOOL, .number = 1, .origin = "kvpress"},
-	{.name = "epsilon", .kind = PARAM_REAL, .number = 0, .max = 1, .origin = "kvpress; its leaderboard: .01 with Ada-KV"},
+	{.name = "epsilon",
+		.kind = PARAM_REAL,
+		.number = 0,
+		.max = 1,
+		.unfit = unfit_epsilon,
+		.origin = "kvpress; its leaderboard: .01 with Ada-KV"},
 	{NULL}};
 
 const struct scorer scorer_expected_attention = {.name = "expected-attention",

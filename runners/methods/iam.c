@@ -77,8 +77,6 @@ static int begin(struct scoring *s, char err[ERR_LEN])
 {
 	if (!s->proxy)
 		return err_set(err, "kvzip+iam needs a proxy: a pair in the plan, or --proxy MODEL");
-	if (strcmp(param_compat(s->params), "none"))
-		return err_set(err, "kvzip+iam scores the context alone: there is no compat mode for it");
 	char *path = s->repeat ? scoring_file(s, file_of, err) : NULL;
 	const int32_t *map = path ? trained_store_get(s->weights, path, read_map, s, free, err) : NULL;
 	free(path);
@@ -120,6 +118,7 @@ const struct scorer scorer_iam = {.name = "iam",
 	.params = defs,
 	.file = file_of,
 	.needs_proxy = true,
+	.context_alone = true,
 	.begin = begin,
 	.finish = finish,
 	.end = end};

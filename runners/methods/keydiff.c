@@ -50,4 +50,5 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 const struct scorer scorer_keydiff = {.name = "keydiff",
 	.title = "minus the cosine with the mean key",
 	.origin = "KeyDiff, arXiv 2504.15364",
+	.mass = MASS_NONE,
 	.finish = finish};

@@ -26,4 +26,4 @@ static int finish(struct scoring *s, char err[ERR_LEN])
 }
 
 const struct scorer scorer_knorm = {
-	.name = "knorm", .title = "minus the norm of the key", .origin = "arXiv 2406.11430", .finish = finish};
+	.name = "knorm", .title = "minus the norm of the key", .origin = "arXiv 2406.11430", .mass = MASS_NONE, .finish = finish};

@@ -24,4 +24,5 @@ const struct scorer scorer_kvzip_head = {.name = "kvzip-head",
 	.title = "KVzip's static score of each head (calibrated once)",
 	.origin = "KVzip, arXiv 2505.23416",
 	.compat = modes,
+	.mass = MASS_ALIKE,
 	.finish = finish};

@@ -99,4 +99,5 @@ const struct scorer scorer_lagkv = {.name = "lagkv",
 	.title = "spread against the next partition, ranked",
 	.origin = "LagKV, arXiv 2504.04704",
 	.params = defs,
+	.mass = MASS_ALIKE,
 	.finish = finish};

@@ -66,24 +66,34 @@ static void close_mapper(void *m)
 	mapper_free(m);
 }
 
-/* Is it for these models, this form, these features? */
-static int check(const struct scoring *s, const struct mapper *m, const char *path, bool self, char err[ERR_LEN])
+/* Is it of this form, for these features? all_layers: of the model whose attention it maps; 0 = not known yet, then "all" is any number. */
+static int check_features(
+	const struct params *p, const struct mapper *m, const char *path, bool self, int all_layers, char err[ERR_LEN])
 {
 	static const char *const kinds[] = {[MAPPER_FLAT] = "flat", [MAPPER_LINEAR] = "linear", [MAPPER_AXIAL] = "axial"};
 	const struct mapper_config *c = mapper_config_of(m);
-	const struct mapper_pair *pair = mapper_pair_of(m);
 	struct feature_spec has = feature_spec_of(c), wanted;
-	if (strcmp(pair->target_sha256, s->model_sha256) || strcmp(pair->proxy_sha256, self ? s->model_sha256 : s->proxy_sha256))
-		return err_set(err, "%s: was trained for %s -> %s, not for these models", path, pair->proxy, pair->target);
-	if (spec_of(&wanted, s->params, err))
+	if (spec_of(&wanted, p, err))
 		return -1;
-	wanted.layers = wanted.layers ? wanted.layers : self ? s->layers : proxy_pass_config(s->proxy)->layers;
-	if (strcmp(kinds[c->kind], param_text(s->params, "mapper")) || !feature_spec_equal(&has, &wanted) ||
+	wanted.layers = wanted.layers ? wanted.layers : all_layers ? all_layers : has.layers;
+	if (strcmp(kinds[c->kind], param_text(p, "mapper")) || !feature_spec_equal(&has, &wanted) ||
 		(c->source == MAPPER_SOURCE_SELF) != self)
 		return err_set(err,
 			"%s: is a %s mapper of %s, trained on other features than the options say (mapper, queries, layers, "
 			"heads)",
 			path, kinds[c->kind], c->source == MAPPER_SOURCE_SELF ? "the target's own attention" : "a proxy");
+	return 0;
+}
+
+/* And for these models, for this context? */
+static int check(const struct scoring *s, const struct mapper *m, const char *path, bool self, char err[ERR_LEN])
+{
+	const struct mapper_config *c = mapper_config_of(m);
+	const struct mapper_pair *pair = mapper_pair_of(m);
+	if (strcmp(pair->target_sha256, s->model_sha256) || strcmp(pair->proxy_sha256, self ? s->model_sha256 : s->proxy_sha256))
+		return err_set(err, "%s: was trained for %s -> %s, not for these models", path, pair->proxy, pair->target);
+	if (check_features(s->params, m, path, self, self ? s->layers : proxy_pass_config(s->proxy)->layers, err))
+		return -1;
 	if (c->layers != s->layers || c->kv_heads != s->kv_heads)
 		return err_set(err, "%s: scores %d x %d heads, the model has %d x %d", path, c->layers, c->kv_heads, s->layers,
 			s->kv_heads);
@@ -91,6 +101,24 @@ static int check(const struct scoring *s, const struct mapper *m, const char *pa
 		return err_set(
 			err, "%s was trained on this context (%.16s...): it is not evaluated on it", path, s->context_sha256);
 	return 0;
+}
+
+static int check_named(const struct params *p, const char *path, bool self, char err[ERR_LEN])
+{
+	struct mapper *m = NULL;
+	int rc = mapper_read(&m, path, NULL, err) || check_features(p, m, path, self, 0, err) ? -1 : 0;
+	mapper_free(m);
+	return rc;
+}
+
+static int proxykv_named(const struct params *p, const char *path, char err[ERR_LEN])
+{
+	return check_named(p, path, false, err);
+}
+
+static int selfkv_named(const struct params *p, const char *path, char err[ERR_LEN])
+{
+	return check_named(p, path, true, err);
 }
 
 /* As long as the store lives. */
@@ -103,10 +131,6 @@ static struct mapped *open_mapper(struct scoring *s, bool self, char err[ERR_LEN
 {
 	struct mapped *a = NULL;
 	char *path = NULL;
-	if (strcmp(param_compat(s->params), "none")) {
-		err_set(err, "a trained mapper scores the context alone: there is no compat mode for it");
-		return NULL;
-	}
 	if ((path = scoring_file(s, self ? selfkv_file : proxykv_file, err))) {
 		const struct mapper *m = mapper_at(s, path, err);
 		if (m && !check(s, m, path, self, err)) {
@@ -152,8 +176,8 @@ static int proxykv_begin(struct scoring *s, char err[ERR_LEN])
 	if (!a || (a->want = proxy_pass_want(s->proxy, &a->spec, err)) < 0)
 		return -1;
 	a->map = -1;
-	if (proxy_pass_maps(s->proxy) && (a->map = proxy_pass_map(s->proxy, a->want, a->mapper, s->scores, err)) < 0)
-		return -1;
+	if (proxy_pass_maps(s->proxy))
+		a->map = proxy_pass_map(s->proxy, a->want, a->mapper, s->scores);
 	return 0;
 }
 
@@ -261,8 +285,11 @@ const struct scorer scorer_proxykv = {.name = "proxykv",
 	.origin = "ProxyKV, arXiv 2605.16360",
 	.params = mapper_params,
 	.file = proxykv_file,
+	.named = proxykv_named,
 	.trained = true,
 	.needs_proxy = true,
+	.context_alone = true,
+	.mass = MASS_NONE,
 	.begin = proxykv_begin,
 	.finish = proxykv_finish,
 	.end = end};
@@ -271,7 +298,10 @@ const struct scorer scorer_selfkv = {.name = "selfkv",
 	.origin = "ours, after ProxyKV",
 	.params = mapper_params,
 	.file = selfkv_file,
+	.named = selfkv_named,
 	.trained = true,
+	.context_alone = true,
+	.mass = MASS_NONE,
 	.observes = OBSERVE_Q | OBSERVE_LSE,
 	.layers = selfkv_layers,
 	.first_pos = selfkv_first_pos,

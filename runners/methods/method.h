@@ -17,6 +17,7 @@ struct trained_request;
 
 /* ---- parameters: typed, with the origin of each default; overridden by a plan's options object ---- */
 enum param_kind { PARAM_INT, PARAM_REAL, PARAM_TEXT, PARAM_BOOL };
+struct plan_method;
 struct param_def {
 	const char *name;
 	enum param_kind kind;
@@ -27,10 +28,13 @@ struct param_def {
 	const char *origin;      /* where the default comes from */
 	double min, max;         /* INT, REAL: legal range; both 0 = any */
 	bool odd;                /* INT: even values are refused */
+	/* Why a value other than the usual one does not go with the method's other options ("changes nothing with pool=none"); NULL = it goes.
+	 * The function NULL = it always does. */
+	const char *(*unfit)(const struct plan_method *m);
 };
 /* A reference whose own arithmetic can be asked for, and the defaults that go with it. A list of them ends with a NULL mode. */
 struct compat_mode {
-	const char *mode;        /* "kvpress" (every method has it, listed or not), "factory", "adakv", "kvzip" */
+	const char *mode;        /* "kvpress" (every method has it, listed or not, but for `context_alone`), "factory", "adakv", "kvzip" */
 	const char *options;     /* JSON object laid over the defaults, under the user's own options; NULL = none */
 };
 struct params; /* effective values of one method: the scorer's and the allocator's */
@@ -38,7 +42,7 @@ int64_t param_int(const struct params *p, const char *name);
 double param_real(const struct params *p, const char *name);
 const char *param_text(const struct params *p, const char *name);
 bool param_bool(const struct params *p, const char *name);
-/* "none" | "kvpress" | "factory" | "adakv" | "kvzip": every method has the parameter `compat` */
+/* "none" | "kvpress" | "factory" | "adakv" | "kvzip": every method has the parameter `compat`, with the values that apply to it */
 const char *param_compat(const struct params *p);
 
 /* ---- what a scorer works on: one context ---- */
@@ -83,12 +87,14 @@ char *scoring_file(const struct scoring *s, void (*file)(const struct params *p,
 char *scoring_file_for(const struct scoring *s, const struct params *params,
 	void (*file)(const struct params *p, struct trained_request *q), char err[ERR_LEN]);
 /* Fills the shape for a method: evictable is the context alone; compat=kvpress evicts from every row the press sees. */
-struct plan_method;
 void prompt_shape_for(const struct plan_method *m, int64_t prefix, int64_t context, int64_t after, struct prompt_shape *out);
 /* Entries every budget must hold: the first `first` and the last `last` of the evictable rows. */
 struct protection {
 	int64_t first, last;
 };
+/* What a head's best scores hold of the sum of its scores: a share of each head's own; the same in every head; no share, since scores
+ * can be negative. */
+enum scorer_mass { MASS_OF_EACH, MASS_ALIKE, MASS_NONE };
 struct scorer {
 	const char *name, *title, *origin; /* origin: paper and spec section */
 	const struct param_def *params;    /* ends with a NULL name; NULL = none */
@@ -97,8 +103,14 @@ struct scorer {
 	/* The file a method with these parameters reads: kind, weights and the command that makes it (the models and folders are filled in).
 	 * Its hash is part of what is recorded. NULL = it reads none. */
 	void (*file)(const struct params *p, struct trained_request *q);
+	/* A file that an option names, looked at before any model is there: 0, or -1 and err when it cannot be what these parameters ask for. NULL =
+	 * its kind says enough. */
+	int (*named)(const struct params *p, const char *path, char err[ERR_LEN]);
 	bool trained;                      /* a plan that names it is given the controls of trained methods */
 	bool needs_proxy;
+	bool context_alone;                /* it has no scores of a template's or a question's rows, which compat=kvpress evicts too */
+	enum scorer_mass mass;
+	bool heads_alike;                  /* all KV heads of a layer have the same scores */
 	int (*layers)(const struct scoring *s); /* the first so many are shown to observe; NULL = all */
 	int64_t (*first_pos)(const struct scoring *s);  /* first position whose rows it must see; NULL = 0 */
 	/* What its work takes of the device at most, before begin(); NULL = sums of the scores' size. */
@@ -120,7 +132,7 @@ struct scorer {
 struct allocation {
 	int layers, kv_heads;
 	int64_t n;                     /* evictable rows */
-	int64_t keep;                  /* keep_count(n, retained, compat); first + last <= keep < n, or keep < n for `any_keep` */
+	int64_t keep;                  /* keep_count(n, retained, compat) < n (kvpress keeps 1 of 1, too); not below first + last but for `any_keep` */
 	const float *scores;           /* [layers][kv_heads][n] */
 	struct protection protect;     /* first + last < n: every head holds these; the rest is what is shared out */
 	const struct params *params;
@@ -165,12 +177,14 @@ int method_resolve(struct plan_method *out, const char *name, const char *option
 char *method_canonical(const struct plan_method *m); /* effective parameters, canonical JSON; caller frees */
 /* "window=32 (origin), pool=max (origin)": the parameters of up to two lists (either may be NULL) for people; caller frees. */
 char *params_describe(const struct param_def *a, const struct param_def *b);
+/* What must be there whatever the model: a proxy, and the files that options name. -1 + err: it is not. */
+int method_check(const struct plan_method *m, bool proxy, char err[ERR_LEN]);
 /* Two families may share one scorer pass when scorer and its parameters are equal. */
 bool method_same_scores(const struct plan_method *a, const struct plan_method *b);
 void method_free(struct plan_method *m);
 
-/* Entries to keep of n at ratio r: min(n, max(1, floor(n r + 1e-9))); compat kvpress: trunc(n (1 - (1 - r))) as doubles, may be 0;
- * compat kvzip: trunc(n r); compat factory: round-half-even(n r). r >= 1 keeps all in every mode. */
+/* Entries to keep of n at ratio r: min(n, max(1, floor(n r + 1e-9))); compat kvpress (0.5.5): max(1, trunc(n (1 - c))) as doubles, c what
+ * goes away; compat kvzip: trunc(n r), may be 0; compat factory: round-half-even(n r). r >= 1 keeps all in every mode. */
 int64_t keep_count(int64_t n, double retained, const char *compat);
 
 /* ---- selection ---- */

@@ -191,6 +191,17 @@ bool params_equal(const struct params *a, const struct params *b, const struct p
 	return true;
 }
 
+int params_check_fit(const struct plan_method *m, const struct params *usual, char err[ERR_LEN])
+{
+	for (size_t i = 0; i < m->params->n; i++) {
+		const struct param_def *d = m->params->list[i].def;
+		const char *why = d->unfit && !same(m->params, usual, d->name) ? d->unfit(m) : NULL;
+		if (why)
+			return err_set(err, "%s: option %s %s", m->name, d->name, why);
+	}
+	return 0;
+}
+
 json_t *params_json(const struct params *p)
 {
 	json_t *o = json_object();

@@ -18,8 +18,14 @@ void params_free(struct params *p);
 /* Lays a JSON object over p. Unknown names (the nearest is suggested), wrong types and values out of range are errors naming
  * `what`. compats: the legal values of "compat", "a|b|c". */
 int params_set(struct params *p, const char *options_json, const char *compats, const char *what, char err[ERR_LEN]);
+/* Refuses a value that is not the one of `usual` and does not go with the method's others (param_def.unfit). */
+int params_check_fit(const struct plan_method *m, const struct params *usual, char err[ERR_LEN]);
 bool params_equal(const struct params *a, const struct params *b, const struct param_def *of); /* these, and compat */
 json_t *params_json(const struct params *p);
+
+/* ---- select.c ---- */
+/* kvpress' compression ratio: 1 - retained as a user of it would write it in decimals, where 1 - .9 is .1. */
+double evicted_share(double retained);
 
 /* ---- budget.c ---- */
 /* Integers with sum `total` nearest to raw[] >= 0 (whose sum is total): floors, then the largest remainders, ties to the lower

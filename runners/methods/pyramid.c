@@ -34,7 +34,7 @@ void pyramid_exact(int layers, int64_t n, int64_t window, int64_t keep, double b
 
 void pyramid_kvpress(int layers, int64_t n, int64_t window, double retained, double beta, int64_t *budget)
 {
-	double kept = (double)n * (1 - (1 - retained)), capacity = (double)window + kept;
+	double kept = (double)n * (1 - evicted_share(retained)), capacity = (double)window + kept;
 	double low = (capacity - (double)window) / beta, high = (capacity - (double)window) * 2 - low;
 	if (high >= (double)(n - window)) {
 		high = (double)(n - window);
@@ -85,8 +85,14 @@ static int allocate(struct allocation *a, char err[ERR_LEN])
 	return 0;
 }
 
+static const char *unfit_beta(const struct plan_method *m)
+{
+	double beta = param_real(m->params, "beta");
+	return strcmp(param_compat(m->params), "factory") == 0 && beta != floor(beta) ? "must be whole with compat=factory" : NULL;
+}
+
 static const struct param_def defs[] = {
-	{.name = "beta", .kind = PARAM_REAL, .number = 20, .min = 1, .max = 1e6, .origin = "KVCache-Factory's runner, kvpress"},
+	{.name = "beta", .kind = PARAM_REAL, .number = 20, .min = 1, .max = 1e6, .unfit = unfit_beta, .origin = "KVCache-Factory's runner, kvpress"},
 	{NULL}};
 static const struct compat_mode modes[] = {{"factory", NULL}, {NULL, NULL}};
 

@@ -16,6 +16,7 @@ static void file_of(const struct params *p, struct trained_request *q)
 	q->option = "file";
 	q->weights = param_text(p, q->option);
 	q->make = "kvbench scores PLAN, or a program of your own";
+	q->must_name = true;
 }
 
 static int read_file(void **out, const char *path, void *user, char err[ERR_LEN])
@@ -57,4 +58,6 @@ const struct scorer scorer_scores = {.name = "scores",
 	.origin = "ours",
 	.params = defs,
 	.file = file_of,
+	.context_alone = true,
+	.mass = MASS_NONE,
 	.finish = finish};

@@ -9,13 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+double evicted_share(double retained)
+{
+	enum { PPM = 1000000 };
+	double exact = 1 - retained, written = rint(exact * PPM) / PPM;
+	return fabs(written - exact) < 1e-12 ? written : exact;
+}
+
 int64_t keep_count(int64_t n, double retained, const char *compat)
 {
 	if (retained >= 1)
 		return n;
 	double keep;
 	if (strcmp(compat, "kvpress") == 0)
-		keep = trunc((double)n * (1 - (1 - retained))); /* its ratio is what goes away; (10, .9) keeps 0 */
+		keep = fmax(1, trunc((double)n * (1 - evicted_share(retained))));
 	else if (strcmp(compat, "kvzip") == 0)
 		keep = trunc((double)n * retained);
 	else if (strcmp(compat, "factory") == 0)
@@ -44,7 +51,8 @@ int method_budgets(int64_t *budget, const struct plan_method *m, const struct sc
 	*flags = 0;
 	*protect = m->scorer && m->scorer->protect ? m->scorer->protect(s, keep) : (struct protection){0};
 	int64_t held = protect->first + protect->last;
-	if (!m->scorer || keep >= n || held >= n) {
+	bool shared = strcmp(compat, "kvpress") == 0 && retained < 1; /* of one row a ranking over heads evicts some all the same */
+	if (!m->scorer || held >= n || (keep >= n && !shared)) {
 		for (int i = 0; i < heads; i++)
 			budget[i] = n;
 		*flags = m->scorer && retained < 1 ? SELECT_ALL_KEPT : 0;
@@ -78,6 +86,7 @@ int method_budgets(int64_t *budget, const struct plan_method *m, const struct sc
 	if (m->allocator->exact && strcmp(compat, "none") == 0 && sum != keep * heads)
 		return err_set(err, "allocator %s: budgets add up to %lld, not %lld", m->allocator->name, (long long)sum,
 			(long long)(keep * heads));
+	*flags = sum == n * heads ? SELECT_ALL_KEPT : 0;
 	return 0;
 }
 

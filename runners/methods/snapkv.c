@@ -84,6 +84,25 @@ static void end(struct scoring *s)
 	s->state = NULL;
 }
 
+static bool is(const struct plan_method *m, const char *option, const char *value)
+{
+	return strcmp(param_text(m->params, option), value) == 0;
+}
+
+static const char *unfit_size(const struct plan_method *m)
+{
+	return is(m, "pool", "none") ? "changes nothing with pool=none" : NULL;
+}
+
+/* Means commute, and so do maxima. */
+static const char *unfit_order(const struct plan_method *m)
+{
+	if (is(m, "pool", "none") || param_int(m->params, "pool_size") == 1)
+		return "changes nothing where nothing is pooled";
+	bool means = is(m, "pool", "avg") && is(m, "gqa", "mean"), maxima = is(m, "pool", "max") && is(m, "gqa", "max");
+	return means ? "changes nothing with pool=avg and gqa=mean" : maxima ? "changes nothing with pool=max and gqa=max" : NULL;
+}
+
 static const struct param_def defs[] = {
 	{.name = "window", .kind = PARAM_INT, .number = 32, .min = 1, .max = 1e6, .origin = "SnapKV's LongBench runs, AdaKV"},
 	{.name = "pool",
@@ -97,12 +116,14 @@ static const struct param_def defs[] = {
 		.min = 1,
 		.max = 1023,
 		.odd = true,
+		.unfit = unfit_size,
 		.origin = "SnapKV's LongBench runs, AdaKV"},
 	{.name = "gqa", .kind = PARAM_TEXT, .text = "mean", .choices = "mean|max", .origin = "AdaKV, kvpress"},
 	{.name = "order",
 		.kind = PARAM_TEXT,
 		.text = "gqa_then_pool",
 		.choices = "gqa_then_pool|pool_then_gqa",
+		.unfit = unfit_order,
 		.origin = "AdaKV"},
 	{NULL}};
 static const struct compat_mode modes[] = {

@@ -35,4 +35,6 @@ const struct scorer scorer_streaming_llm = {.name = "streaming-llm",
 	.title = "attention sinks and recency",
 	.origin = "StreamingLLM, arXiv 2309.17453",
 	.params = defs,
+	.mass = MASS_ALIKE,
+	.heads_alike = true,
 	.finish = finish};

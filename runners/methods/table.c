@@ -165,22 +165,51 @@ static bool look_up_scores(const char *name, const struct scorer **scorer, const
 
 static const struct compat_mode no_modes[] = {{NULL, NULL}};
 
-/* "none|kvpress|..." : what the scorer or the allocator can reproduce. */
+/* "none|kvpress|...": what the scorer or the allocator can reproduce; the full cache has nothing to. */
 static void compat_list(const struct plan_method *m, char out[64])
 {
 	const struct compat_mode *lists[2] = {m->scorer && m->scorer->compat ? m->scorer->compat : no_modes,
 		m->allocator && m->allocator->compat ? m->allocator->compat : no_modes};
-	snprintf(out, 64, "none|kvpress");
+	snprintf(out, 64, m->scorer && !m->scorer->context_alone ? "none|kvpress" : "none");
 	for (int i = 0; i < 2; i++)
 		for (const struct compat_mode *c = lists[i]; c->mode; c++)
 			if (!strstr(out, c->mode) && strlen(out) + strlen(c->mode) + 2 < 64)
 				strcat(strcat(out, "|"), c->mode);
 }
 
+/* Options of the scorer's compat mode; NULL = none. */
+static const char *compat_options(const struct plan_method *m)
+{
+	const struct compat_mode *c = m->scorer && m->scorer->compat ? m->scorer->compat : no_modes;
+	while (c->mode && strcmp(c->mode, param_compat(m->params)) != 0)
+		c++;
+	return c->options;
+}
+
+/* The user's options over what is usual: the name's defaults, and above them those of the compat mode that the user's options name. */
+static int take_options(struct plan_method *m, const char *defaults, const char *options_json, char err[ERR_LEN])
+{
+	const struct param_def *own = m->scorer ? m->scorer->params : NULL,
+			       *theirs = m->allocator ? m->allocator->params : NULL;
+	struct params *usual = params_new(own, theirs);
+	const char *mode = NULL;
+	char compats[64];
+	compat_list(m, compats);
+	m->params = params_new(own, theirs);
+	int rc = params_set(usual, defaults, compats, m->name, err) || params_set(m->params, defaults, compats, m->name, err) ||
+		 params_set(m->params, options_json, compats, m->name, err);
+	if (!rc && (mode = compat_options(m)))
+		rc = params_set(usual, mode, compats, m->name, err) || params_set(m->params, mode, compats, m->name, err) ||
+		     params_set(m->params, options_json, compats, m->name, err);
+	rc = rc || params_check_fit(m, usual, err);
+	params_free(usual);
+	return rc ? -1 : 0;
+}
+
 int method_resolve(struct plan_method *out, const char *name, const char *options_json, char err[ERR_LEN])
 {
 	const char *defaults = NULL;
-	char compats[64], *file = NULL;
+	char *file = NULL;
 	*out = (struct plan_method){0};
 	if (look_up_scores(name, &out->scorer, &out->allocator, &file))
 		defaults = file;
@@ -189,26 +218,11 @@ int method_resolve(struct plan_method *out, const char *name, const char *option
 	else if (look_up(name, &out->scorer, &out->allocator, &defaults, err))
 		return -1;
 	snprintf(out->name, sizeof(out->name), "%s", name);
-	const struct param_def *own = out->scorer ? out->scorer->params : NULL,
-			       *theirs = out->allocator ? out->allocator->params : NULL;
-	compat_list(out, compats);
-	out->params = params_new(own, theirs);
-	/* Twice: the first time to learn which compat mode is wanted, whose defaults lie below the user's own options. */
-	if (params_set(out->params, defaults, compats, name, err) || params_set(out->params, options_json, compats, name, err))
-		goto fail;
-	const struct compat_mode *c = out->scorer && out->scorer->compat ? out->scorer->compat : no_modes;
-	while (c->mode && strcmp(c->mode, param_compat(out->params)) != 0)
-		c++;
-	if (c->mode && c->options &&
-		(params_set(out->params, c->options, compats, name, err) ||
-			params_set(out->params, options_json, compats, name, err)))
-		goto fail;
+	int rc = take_options(out, defaults, options_json, err);
 	free(file);
-	return 0;
-fail:
-	free(file);
-	method_free(out);
-	return -1;
+	if (rc)
+		method_free(out);
+	return rc;
 }
 
 char *method_canonical(const struct plan_method *m)
@@ -222,6 +236,25 @@ char *method_canonical(const struct plan_method *m)
 	free(json);
 	json_decref(o);
 	return text;
+}
+
+static int check_file(const struct plan_method *m, void (*file)(const struct params *p, struct trained_request *q),
+	int (*named)(const struct params *p, const char *path, char err[ERR_LEN]), char err[ERR_LEN])
+{
+	struct trained_request q = {0};
+	char why[ERR_LEN];
+	file(m->params, &q);
+	int rc = trained_check_named(&q, why) || (named && q.weights && *q.weights && named(m->params, q.weights, why));
+	return rc ? err_set(err, "%s: %.450s", m->name, why) : 0;
+}
+
+int method_check(const struct plan_method *m, bool proxy, char err[ERR_LEN])
+{
+	if (m->scorer && m->scorer->needs_proxy && !proxy)
+		return err_set(err, "%s needs a proxy beside every target: a pair in the plan, or --proxy MODEL", m->name);
+	if (m->scorer && m->scorer->file && check_file(m, m->scorer->file, m->scorer->named, err))
+		return -1;
+	return m->allocator && m->allocator->file ? check_file(m, m->allocator->file, NULL, err) : 0;
 }
 
 bool method_same_scores(const struct plan_method *a, const struct plan_method *b)

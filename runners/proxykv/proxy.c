@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WANTS = 16, MAPS = 16, LOOKS = 4 };
-
 struct want {
 	struct feature_spec spec;
 	struct features *features; /* on the device while the run lasts */
 	float *sums;               /* host, afterwards; NULL where the device maps */
+	bool mapped;
 };
 struct map { /* scores that a mapper makes of a want's sums */
 	int want, rc;
@@ -28,14 +27,14 @@ struct proxy_pass {
 	struct proxy *proxy;
 	const int32_t *ids;
 	int64_t n, first, count;
-	struct want want[WANTS];
+	struct want *want;
 	int n_wants;
-	struct map map[MAPS];
+	struct map *map;
 	int n_maps;
 	struct {
 		proxy_look look;
 		void *user;
-	} look[LOOKS];
+	} * look;
 	int n_looks;
 	pthread_t thread;
 	bool threaded, done; /* a thread is out; the result is there */
@@ -112,8 +111,7 @@ int proxy_pass_want(struct proxy_pass *r, const struct feature_spec *s, char err
 	for (int i = 0; i < r->n_wants; i++)
 		if (feature_spec_equal(&r->want[i].spec, s))
 			return i;
-	if (r->n_wants == WANTS)
-		return err_set(err, "one context is asked for more than %d kinds of features", WANTS);
+	r->want = mem_grow(r->want, (size_t)r->n_wants + 1, sizeof *r->want);
 	r->want[r->n_wants] = (struct want){.spec = *s};
 	return r->n_wants++;
 }
@@ -123,10 +121,9 @@ bool proxy_pass_maps(const struct proxy_pass *r)
 	return device_has_steps(r->proxy->device);
 }
 
-int proxy_pass_map(struct proxy_pass *r, int want, const struct mapper *m, float *out, char err[ERR_LEN])
+int proxy_pass_map(struct proxy_pass *r, int want, const struct mapper *m, float *out)
 {
-	if (r->n_maps == MAPS)
-		return err_set(err, "one context is mapped in more than %d ways", MAPS);
+	r->map = mem_grow(r->map, (size_t)r->n_maps + 1, sizeof *r->map);
 	r->map[r->n_maps] = (struct map){.want = want, .mapper = m, .out = out};
 	return r->n_maps++;
 }
@@ -135,8 +132,7 @@ int proxy_pass_look(struct proxy_pass *r, proxy_look look, void *user, char err[
 {
 	if (length_check(r, err))
 		return -1;
-	if (r->n_looks == LOOKS)
-		return err_set(err, "one context is looked at by more than %d methods", LOOKS);
+	r->look = mem_grow(r->look, (size_t)r->n_looks + 1, sizeof *r->look);
 	r->look[r->n_looks].look = look;
 	r->look[r->n_looks++].user = user;
 	return 0;
@@ -175,7 +171,7 @@ static struct kv *cache_of(const struct proxy_pass *r, int layers)
 	return kv;
 }
 
-static int features_begin(struct proxy_pass *r, struct observer obs[WANTS])
+static int features_begin(struct proxy_pass *r, struct observer *obs)
 {
 	for (int i = 0; i < r->n_wants; i++) {
 		struct want *w = &r->want[i];
@@ -201,15 +197,14 @@ static void map_sums(struct proxy_pass *r, struct map *m)
 /* Sums that are mapped here are not taken to the host. */
 static int features_end(struct proxy_pass *r)
 {
-	bool mapped[WANTS] = {false};
 	for (int i = 0; i < r->n_maps; i++) {
-		mapped[r->map[i].want] = true;
+		r->want[r->map[i].want].mapped = true;
 		map_sums(r, &r->map[i]);
 	}
 	for (int i = 0; i < r->n_wants; i++) {
 		struct want *w = &r->want[i];
 		size_t n = (size_t)features_floats(w->features);
-		if (mapped[i])
+		if (w->mapped)
 			continue;
 		if (!(w->sums = malloc((n + 1) * sizeof *w->sums)))
 			return err_set(r->err, "out of memory: %zu feature sums", n);
@@ -256,7 +251,7 @@ int64_t proxy_pass_bytes(const struct proxy_pass *r)
 static void run(struct proxy_pass *r)
 {
 	struct device *d = r->proxy->device;
-	struct observer obs[WANTS];
+	struct observer *obs = mem_new((size_t)r->n_wants + 1, sizeof *obs);
 	int64_t start = clock_ns();
 	int layers = layers_needed(r);
 	device_reserve(d, proxy_pass_bytes(r));
@@ -274,6 +269,7 @@ static void run(struct proxy_pass *r)
 		r->want[i].features = NULL;
 	}
 	kv_free(kv);
+	free(obs);
 	if (!r->rc && device_bytes(d) > r->proxy->resident)
 		r->rc = err_set(
 			r->err, "the proxy keeps %lld bytes after scoring", (long long)(device_bytes(d) - r->proxy->resident));
@@ -325,6 +321,9 @@ void proxy_pass_free(struct proxy_pass *r)
 		free(r->want[i].sums);
 	for (int i = 0; i < r->n_maps; i++)
 		tensor_free(r->map[i].scores);
+	free(r->want);
+	free(r->map);
+	free(r->look);
 	free(r);
 }
 

@@ -39,7 +39,7 @@ int proxy_pass_want(struct proxy_pass *r, const struct feature_spec *s, char err
 /* Whether the run maps: where its device does it (mapping.h), the sums do not travel. Elsewhere who wants scores takes the sums. */
 bool proxy_pass_maps(const struct proxy_pass *r);
 /* Asks for a mapper's scores of sums number `want`: to out [Ll][Hl][count] by the end of the run. Returns their number, or -1. */
-int proxy_pass_map(struct proxy_pass *r, int want, const struct mapper *m, float *out, char err[ERR_LEN]);
+int proxy_pass_map(struct proxy_pass *r, int want, const struct mapper *m, float *out);
 /* A look at the filled cache of all layers, on whichever thread the run is. Returns 0, 1 = stopped, -1 + err. */
 struct proxy_view {
 	struct proxy *proxy;

@@ -303,7 +303,7 @@ static void test_one_fails(void **state)
 		config.proxy_heads = c->heads + (i == 0); /* more than there are */
 		assert_non_null(m[i] = mapper_new(&config, err));
 		out[i] = mem_new(N, sizeof *out[i]);
-		assert_true((map[i] = proxy_pass_map(r, want, m[i], out[i], err)) >= 0);
+		map[i] = proxy_pass_map(r, want, m[i], out[i]);
 	}
 	if (proxy_pass_finish(r, NULL, NULL, err))
 		fail_msg("%s", err);

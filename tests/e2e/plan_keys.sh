@@ -69,6 +69,29 @@ wants 0 '3 shards written' "$K" collect lkv "$plan" -q
 wants 0 '0 shards written, 3 were there' "$K" collect lkv "$plan" -q
 wants 0 '3 shards written' "$K" collect lkv "$plan" -q --chat-template raw
 
+# options of methods: what cannot be, or changes nothing, is refused when the plan is read, by every verb that runs methods and by a dry run
+for v in run "run --dry-run" scores continue; do
+	set -- $v; name=$1; shift
+	wants 2 'proxykv: option compat = "kvpress" is not one of none|kvzip' verb $name "$@" --set 'methods=[{"method":"proxykv","options":{"compat":"kvpress"}}]'
+	wants 2 'snapkv: option pool_size changes nothing with pool=none' verb $name "$@" --set 'methods=[{"method":"snapkv","options":{"pool":"none","pool_size":[5,9]}}]'
+	wants 2 'proxykv needs a proxy beside every target' verb $name "$@" --methods proxykv --targets tiny-pair/target
+	wants 2 'selfkv: there is no file /nowhere/x (option weights)' verb $name "$@" --set 'methods=[{"method":"selfkv","options":{"weights":"/nowhere/x"}}]'
+	wants 2 'names no file (option file)' verb $name "$@" --methods scores@global
+done
+wants 2 'proxykv needs a proxy' "$K" paper kvzip -q --models runners/model --methods proxykv --dry-run
+wants 2 'proxykv needs a proxy' "$K" ask --context "$plan" --question y --methods full,proxykv
+wants 2 'there is no file /nowhere/x' "$K" ask --context "$plan" --question y --methods scores:/nowhere/x
+wants 2 'snapkv at 0.3 is there twice' "$K" ask --context "$plan" --question y --methods snapkv,snapkv
+wants 2 'snapkv at 0.5 is there twice' "$K" ask --context "$plan" --question y --methods snapkv --retained .5,.3,.5
+wants 2 'full has no scores' verb scores --method full
+wants 2 'scores the whole prompt' verb scores --set 'methods=[{"method":"snapkv","options":{"compat":"kvpress"}}]'
+wants 0 '' verb run --db "$dir/maps.db" --set 'methods=[{"method":"kvzip+iam","options":{"chunk":[40,50,60,70,80,90]}}]' # more than four look at one context
+
+# a file that a method of the plan names may be what training is to make
+sed "s|\"snapkv\"|{\"method\": \"lkv\", \"options\": {\"weights\": \"$dir/none-yet\"}}|" "$plan" >"$dir/named.json"
+wants 2 "there is no file $dir/none-yet" "$K" run "$dir/named.json" -q
+wants 0 'shards' "$K" collect lkv "$dir/named.json" -q --chat-template raw
+
 # one file of scores: one protocol, one question where the question is seen
 wants 2 'the plan has 2 protocols' verb scores --protocols agnostic,aware
 wants 1 'tasks.questions=1' verb scores --protocols aware

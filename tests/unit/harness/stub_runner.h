@@ -134,6 +134,12 @@ int runner_method_resolve(const char *method, const char *options, char **canoni
 	return err_set(err, "method \"%s\" is not known; did you mean \"%s\"?", method, near ? near : "");
 }
 
+int runner_method_check(const char *method, const char *options, bool proxy, char err[ERR_LEN])
+{
+	(void)method, (void)options, (void)proxy, (void)err;
+	return 0;
+}
+
 bool runner_method_trained(const char *method)
 {
 	return !strcmp(method, "proxykv") || !strcmp(method, "head-prior");

@@ -160,7 +160,9 @@ static void ada_1_golden(void **state)
 {
 	(void)state;
 	assert_lens("knorm@ada", "{\"compat\":\"kvpress\",\"alpha\":0.34}", 2, 6, ada_1, .5, (const int[]){5, 1});
-	assert_lens("knorm@ada", "{\"compat\":\"kvpress\",\"alpha\":0.2}", 2, 6, ada_1, .5, (const int[]){6, 0});
+	assert_lens("knorm@ada", "{\"compat\":\"kvpress\",\"alpha\":0.2}", 2, 6, ada_1, .5, (const int[]){5, 1}); /* 0.5.5: one is safe */
+	assert_lens("knorm@ada", "{\"compat\":\"kvpress\",\"alpha\":0}", 2, 6, ada_1, .5, (const int[]){6, 0});
+	assert_lens("knorm@ada", "{\"compat\":\"kvpress\"}", 2, 6, ada_1, .01, (const int[]){1, 1});
 	assert_lens("knorm@ada", "{\"compat\":\"kvpress\",\"alpha\":1}", 2, 6, ada_1, .5, (const int[]){3, 3});
 	assert_lens("knorm@ada", "{\"compat\":\"adakv\",\"alpha\":0.5}", 2, 6, ada_1, .5, (const int[]){4, 1});
 	assert_lens("knorm@ada", "{\"compat\":\"adakv\",\"alpha\":0.2}", 2, 6, ada_1, .5, (const int[]){5, 0});
@@ -185,8 +187,8 @@ static void ada_normalise(void **state)
 	(void)state;
 	/* head 0 is large and flat (its best 2 hold half of its mass), head 1 small and sharp (.99): scaled .495 against .99 */
 	float scores[8] = {.6f, .6f, .6f, .6f, .48f, .47f, .005f, .005f};
-	assert_lens("knorm@ada", "{\"alpha\":0}", 2, 4, scores, .5, (const int[]){4, 0});
-	assert_lens("knorm@ada", "{\"alpha\":0,\"normalise\":true}", 2, 4, scores, .5, (const int[]){2, 2});
+	assert_lens("random@ada", "{\"alpha\":0}", 2, 4, scores, .5, (const int[]){4, 0});
+	assert_lens("random@ada", "{\"alpha\":0,\"normalise\":true}", 2, 4, scores, .5, (const int[]){2, 2});
 }
 
 static void p26_kvzip_threshold(void **state)
@@ -206,6 +208,21 @@ static void p26_kvzip_threshold(void **state)
 	assert_lens("kvzip", "{}", 1, 10, ones, .3, (const int[]){3});
 	assert_lens("kvzip", "{}", 1, 10, plain, .1, (const int[]){1});
 	assert_lens("kvzip@uniform", theirs, 2, 5, plain, .3, (const int[]){1, 1});
+}
+
+/* kvpress' KVzip evicts trunc(all * c), c as written: .1 of 40 is 4, where 1 - .9 of them would be 3. Also of a single row. */
+static void kvpress_evicts_of_all_heads(void **state)
+{
+	(void)state;
+	float scores[40];
+	for (int i = 0; i < 40; i++)
+		scores[i] = (float)i;
+	assert_lens("kvzip", "{\"compat\":\"kvpress\"}", 4, 10, scores, .9, (const int[]){6, 10, 10, 10});
+	assert_lens("kvzip@layer", "{\"compat\":\"kvpress\"}", 4, 10, scores, .9, (const int[]){6, 10, 10, 10});
+	assert_lens("kvzip", "{\"compat\":\"kvpress\"}", 4, 10, scores, .01, (const int[]){0, 0, 0, 1});
+	assert_lens("kvzip", "{\"compat\":\"kvpress\"}", 4, 1, scores, .5, (const int[]){0, 0, 1, 1});
+	assert_lens("knorm", "{\"compat\":\"kvpress\"}", 4, 1, scores, .5, (const int[]){1, 1, 1, 1});
+	assert_lens("pyramidkv", "{\"compat\":\"kvpress\",\"window\":1}", 4, 2, scores, .01, (const int[]){1, 1, 1, 1});
 }
 
 static void p25_empty_heads(void **state)
@@ -466,7 +483,7 @@ int main(void)
 		cmocka_unit_test(pyramid_kvpress_table), cmocka_unit_test(p11_pyramid_budgets_are_sound),
 		cmocka_unit_test(p13_pyramid_is_not_silently_snapkv), cmocka_unit_test(pyramid_kvpress_below_the_window),
 		cmocka_unit_test(ada_1_golden),
-		cmocka_unit_test(ada_normalise), cmocka_unit_test(p26_kvzip_threshold), cmocka_unit_test(p25_empty_heads),
+		cmocka_unit_test(ada_normalise), cmocka_unit_test(p26_kvzip_threshold), cmocka_unit_test(kvpress_evicts_of_all_heads), cmocka_unit_test(p25_empty_heads),
 		cmocka_unit_test(whole_heads), cmocka_unit_test(p5_window_is_not_lost_to_ties),
 		cmocka_unit_test(p10_budget_below_the_protected), cmocka_unit_test(p9_short_prompts),
 		cmocka_unit_test(every_combination_selects_soundly), cmocka_unit_test(i4_smaller_shares_are_subsets),

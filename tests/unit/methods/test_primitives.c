@@ -23,11 +23,11 @@ static void p7_counts(void **state)
 		int64_t n;
 		double c;
 		int64_t kvpress;
-	} table[] = {{10, .9, 0}, {100, .9, 9}, {1000, .9, 99}, {4000, .9, 399}, {10, .8, 1}, {100, .8, 19}, {10, .7, 3},
+	} table[] = {{10, .9, 1}, {100, .9, 9}, {1000, .9, 99}, {4000, .9, 399}, {10, .8, 1}, {100, .8, 19}, {10, .7, 3},
 		{30, .7, 9}, {4096, .25, 3072}, {4096, .5, 2048}, {4096, .75, 1024}, {4096, .875, 512}, {4096, .9, 409}};
 	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
 		assert_int_equal(keep_count(table[i].n, 1 - table[i].c, "kvpress"), table[i].kvpress);
-	assert_int_equal(keep_count(10, .1, "kvpress"), 0); /* r = .1 is c = .9 */
+	assert_int_equal(keep_count(10, .1, "kvpress"), 1); /* r = .1 is c = .9: trunc gives 0, and 1 is the least it keeps */
 	assert_int_equal(keep_count(10, .3, "kvzip"), 3);
 	assert_int_equal(keep_count(2048, .3, "kvzip"), 614);
 	assert_int_equal(keep_count(4096, .3, "kvzip"), 1228);
@@ -41,6 +41,21 @@ static void p7_counts(void **state)
 	for (int64_t n = 0; n < 300; n += 7)
 		for (const char *const *c = (const char *const[]){"none", "kvpress", "kvzip", "factory", NULL}; *c; c++)
 			assert_int_equal(keep_count(n, 1, *c), n);
+}
+
+/* kvpress 0.5.5 on short contexts, for every ratio in hundredths: c as its user writes it, of which ours is what remains. */
+static void kvpress_counts_of_short_contexts(void **state)
+{
+	(void)state;
+	for (int64_t n = 1; n <= 40; n++)
+		for (int percent = 1; percent < 100; percent++) {
+			double c = percent / 100.0, retained = (100 - percent) / 100.0;
+			int64_t want = (int64_t)((double)n * (1 - c));
+			assert_int_equal(keep_count(n, retained, "kvpress"), want > 1 ? want : 1);
+			assert_true(evicted_share(retained) == c);
+			assert_true(evicted_share(1 - c) == c);
+		}
+	assert_true(evicted_share(1. / 3) == 1 - 1. / 3); /* no decimal: as it is */
 }
 
 static void order_of_equal_scores(void **state)
@@ -166,6 +181,7 @@ static void shares_add_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(p4_pooling_edges), cmocka_unit_test(p7_counts),
+		cmocka_unit_test(kvpress_counts_of_short_contexts),
 		cmocka_unit_test(order_of_equal_scores), cmocka_unit_test(top_k_equals_a_sort), cmocka_unit_test(strictly_above),
 		cmocka_unit_test(shares_add_up)};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,6 +92,11 @@ static void compat_brings_its_defaults(void **state)
 	assert_int_equal(param_int(m.params, "chunk"), 2048);
 	method_free(&m);
 	for (size_t i = 0; i < method_count(); i++) {
+		m = resolved(method_at(i)->name, NULL);
+		bool has = m.scorer && !m.scorer->context_alone;
+		method_free(&m);
+		if (!has)
+			continue;
 		m = resolved(method_at(i)->name, "{\"compat\":\"kvpress\"}");
 		method_free(&m);
 	}
@@ -144,6 +149,10 @@ static void mistakes_are_named(void **state)
 		assert_refused("selfkv@uniform", options, "all|stride:K|last:W");
 	}
 	assert_refused("knorm", "{\"compat\":\"factory\"}", "none|kvpress");
+	for (const char *const *name = (const char *const[]){"proxykv", "selfkv", "kvzip+iam", "scores:x", NULL}; *name; name++)
+		assert_refused(*name, "{\"compat\":\"kvpress\"}", "is not one of none|kvzip"); /* they score the context alone */
+	assert_refused("proxykv@uniform", "{\"compat\":\"kvzip\"}", "is not one of none");
+	assert_refused("full", "{\"compat\":\"kvpress\"}", "is not one of none");
 	assert_refused("tova", "{\"keep_last\":1}", "true or false");
 	assert_refused("ada-snapkv", "{\"alpha\":1.5}", "outside 0 .. 1");
 	assert_refused("snapkv", "[1]", "must be a JSON object");
@@ -153,6 +162,91 @@ static void mistakes_are_named(void **state)
 	memset(name, 'x', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
 	assert_refused(name, NULL, "too long");
+}
+
+/* A value that is not the usual one and changes nothing beside the others, or cannot be with them. The usual one may be said. */
+static void options_that_do_not_go_together(void **state)
+{
+	(void)state;
+	assert_refused("snapkv", "{\"pool\":\"none\",\"pool_size\":5}", "snapkv: option pool_size changes nothing with pool=none");
+	assert_refused("snapkv@ada", "{\"pool\":\"none\",\"order\":\"pool_then_gqa\"}", "nothing is pooled");
+	assert_refused("snapkv", "{\"pool_size\":1,\"order\":\"pool_then_gqa\"}", "nothing is pooled");
+	assert_refused("snapkv", "{\"pool\":\"avg\",\"order\":\"pool_then_gqa\"}", "order changes nothing with pool=avg and gqa=mean");
+	assert_refused("snapkv", "{\"gqa\":\"max\",\"order\":\"pool_then_gqa\"}", "order changes nothing with pool=max and gqa=max");
+	assert_refused("snapkv", "{\"compat\":\"kvpress\",\"order\":\"gqa_then_pool\"}", "order changes nothing");
+	assert_refused("expected-attention", "{\"vnorm\":false,\"epsilon\":0.01}", "epsilon changes nothing with vnorm=false");
+	assert_refused("pyramidkv", "{\"beta\":2.5,\"compat\":\"factory\"}", "beta must be whole with compat=factory");
+	assert_refused("ada-snapkv", "{\"alpha\":1,\"normalise\":true}", "normalise changes nothing with alpha=1");
+	assert_refused("knorm@ada", "{\"normalise\":true}", "scores can be negative");
+	assert_refused("lagkv@ada", "{\"normalise\":true}", "gives all heads the same share");
+	assert_refused("tova@ada", "{\"alpha\":0.5}", "gives all heads of a layer the same scores");
+	static const char *const fine[][2] = {{"snapkv", "{\"pool\":\"none\",\"pool_size\":7,\"order\":\"gqa_then_pool\"}"},
+		{"snapkv", "{\"compat\":\"kvpress\",\"pool\":\"avg\",\"order\":\"pool_then_gqa\"}"},
+		{"snapkv", "{\"pool\":\"avg\",\"gqa\":\"max\",\"order\":\"pool_then_gqa\"}"}, {"pyramidkv", "{\"beta\":2.5}"},
+		{"ada-snapkv", "{\"normalise\":true}"}, {"tova@ada", "{\"alpha\":0.2,\"normalise\":false}"},
+		{"proxykv", "{\"compat\":\"kvzip\"}"}, {"proxykv@pyramid", "{\"compat\":\"factory\"}"}};
+	for (size_t i = 0; i < sizeof(fine) / sizeof(*fine); i++) {
+		struct plan_method m = resolved(fine[i][0], fine[i][1]);
+		method_free(&m);
+	}
+}
+
+static void assert_check(const char *name, const char *options, bool proxy, const char *says)
+{
+	struct plan_method m = resolved(name, options);
+	char err[ERR_LEN] = "";
+	assert_int_equal(method_check(&m, proxy, err), says ? -1 : 0);
+	if (says && !strstr(err, says))
+		fail_msg("%s %s: \"%s\" does not say \"%s\"", name, options ? options : "", err, says);
+	method_free(&m);
+}
+
+/* What can be known to be missing before any model is there. */
+static void what_must_be_there(void **state)
+{
+	(void)state;
+	char folder[] = "/tmp/kvb-named-XXXXXX", err[ERR_LEN] = "", *options;
+	const float x[1] = {1};
+	const struct st_tensor t = {"level", ST_F32, 1, {1}, .data = x};
+	const struct st_meta meta = {"kind", "lkv"};
+	assert_non_null(mkdtemp(folder));
+	char *path = text_format("%s/lkv.safetensors", folder);
+	assert_int_equal(st_write(path, &t, 1, &meta, 1, err), 0);
+	assert_check("proxykv", NULL, false, "proxykv needs a proxy beside every target");
+	assert_check("kvzip+iam", NULL, false, "needs a proxy");
+	assert_check("proxykv", NULL, true, NULL);
+	assert_check("snapkv", NULL, false, NULL);
+	assert_check("full", NULL, false, NULL);
+	assert_check("selfkv", "{\"weights\":\"/nowhere/x\"}", false, "selfkv: there is no file /nowhere/x (option weights)");
+	assert_check("snapkv@head-prior", "{\"prior\":\"/nowhere/x\"}", false, "there is no file /nowhere/x (option prior)");
+	assert_check("snapkv@lkv-h", "{\"ratios\":\"/nowhere/x\"}", false, "there is no file /nowhere/x (option ratios)");
+	assert_check("kvzip+iam", "{\"map\":\"/nowhere/x\"}", true, "there is no file /nowhere/x (option map)");
+	assert_check("scores:/nowhere/x@uniform", NULL, false, "there is no file /nowhere/x (option file)");
+	assert_check("scores:/nowhere/x@unifrom", NULL, false, "there is no file /nowhere/x@unifrom");
+	assert_check("scores:", NULL, false, "names no file (option file)");
+	assert_check("scores@global", NULL, false, "names no file (option file)");
+	options = text_format("{\"weights\":\"%s\"}", path);
+	assert_check("lkv", options, false, NULL);
+	assert_check("lkv-global", options, false, "its kind is lkv, not lkv-global");
+	assert_check("proxykv", options, true, "lkv.safetensors");
+	free(options);
+	options = text_format("{\"file\":\"%s\"}", path); /* of whatever kind */
+	assert_check("scores@global", options, false, NULL);
+	free(options);
+	static const char flat[] = "runners/model/tiny-pair/trained/proxykv-flat-5a1a05f44e70aadd-33fd7bfa4fcb1a32.safetensors";
+	options = text_format("{\"weights\":\"%s\"}", flat);
+	assert_check("proxykv", options, true, NULL);
+	assert_check("selfkv", options, false, "is a flat mapper of a proxy");
+	free(options);
+	options = text_format("{\"weights\":\"%s\",\"mapper\":\"linear\"}", flat);
+	assert_check("proxykv", options, true, "trained on other features than the options say");
+	free(options);
+	options = text_format("{\"weights\":\"%s\",\"queries\":\"stride:4\"}", flat);
+	assert_check("proxykv", options, true, "trained on other features than the options say");
+	free(options);
+	remove(path);
+	rmdir(folder);
+	free(path);
 }
 
 static void scores_are_shared_where_they_are_equal(void **state)
@@ -246,7 +340,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(every_name_resolves), cmocka_unit_test(every_default_has_an_origin),
 		cmocka_unit_test(canonical_text), cmocka_unit_test(compat_brings_its_defaults),
-		cmocka_unit_test(mistakes_are_named), cmocka_unit_test(scores_are_shared_where_they_are_equal),
+		cmocka_unit_test(mistakes_are_named), cmocka_unit_test(options_that_do_not_go_together),
+		cmocka_unit_test(what_must_be_there), cmocka_unit_test(scores_are_shared_where_they_are_equal),
 		cmocka_unit_test(p35_shapes_and_windows), cmocka_unit_test(head_table_file)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

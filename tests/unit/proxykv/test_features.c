@@ -259,6 +259,16 @@ static void looks_and_failures(void **state)
 	}
 	assert_int_equal(looks, 1);
 	assert_string_equal(err, "proxy: it cannot be");
+	struct proxy_pass *much = proxy_pass_new(p, ids, PREFIX + CONTEXT, PREFIX, CONTEXT); /* as many as a plan has variants */
+	for (int i = 0; i < 40; i++) {
+		struct feature_spec s = {.queries = MAPPER_QUERIES_STRIDE, .step = 1 + i, .layers = 1};
+		assert_int_equal(proxy_pass_want(much, &s, err), i);
+		assert_int_equal(proxy_pass_look(much, count_look, &looks, err), 0);
+	}
+	assert_int_equal(proxy_pass_finish(much, NULL, NULL, err), 0);
+	assert_int_equal(looks, 41);
+	assert_non_null(proxy_pass_sums(much, 39));
+	proxy_pass_free(much);
 	struct proxy_pass *given_up = proxy_pass_new(p, ids, PREFIX + CONTEXT, PREFIX, CONTEXT);
 	assert_int_equal(proxy_pass_want(given_up, &one, err), 0);
 	assert_int_equal(proxy_pass_start(given_up, err), 0);

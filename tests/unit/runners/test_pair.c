@@ -162,20 +162,18 @@ static void what_cannot_be_scored_is_a_row(void **state)
 {
 	(void)state;
 	static const struct runner_variant odd[] = {{"full", 1, NULL}, {"proxykv", .2, NULL}, {"selfkv", .2, NULL},
-		{"selfkv", .2, "{\"layers\":2}"}, {"selfkv", .2, "{\"compat\":\"kvpress\"}"},
-		{"selfkv", .2, "{\"weights\":\"/nowhere\"}"}, {"scores:/nowhere", .2, NULL}};
-	static const char *const says[] = {
-		"", "proxykv needs a proxy", "", "kvbench train selfkv", "no compat mode", "there is no file", "/nowhere"};
+		{"selfkv", .2, "{\"layers\":2}"}, {"selfkv", .2, "{\"weights\":\"/nowhere\"}"}, {"scores:/nowhere", .2, NULL}};
+	static const char *const says[] = {"", "proxykv needs a proxy", "", "kvbench train selfkv", "there is no file", "/nowhere"};
 	struct answers x = {0};
 	char *context = story(0), err[ERR_LEN] = "";
 	struct runner *r = pair_open(NULL, 1, 0, NULL, err);
 	struct runner_job job = job_of(context);
 	job.variants = odd;
-	job.n_variants = 7;
+	job.n_variants = 6;
 	job.user = &x;
 	job.done = take;
 	assert_int_equal(runner_answer(r, &job, err), 0);
-	for (int v = 0; v < 7; v++) {
+	for (int v = 0; v < 6; v++) {
 		assert_int_equal(x.status[v], *says[v] ? ANSWER_FAILED : ANSWER_OK);
 		if (!strstr(x.message[v], says[v]))
 			fail_msg("%s: \"%s\" does not say \"%s\"", odd[v].method, x.message[v], says[v]);
