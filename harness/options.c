@@ -258,6 +258,6 @@ void options_runner(const struct options *o, struct runner_options *ro)
 		.proxy_threads = option_int(o, "proxy-threads", 0, 0),
 	};
 	char err[ERR_LEN];
-	if (ro->kv_offload && models_check_offload(ro->device, ro->proxy_device, err))
+	if (runner_names_check(ro, err) || (ro->kv_offload && models_check_offload(ro->device, ro->proxy_device, err)))
 		die(EXIT_USAGE, "%s: %s", o->verb->name, err);
 }

@@ -725,6 +725,15 @@ static int check_all_differ(const struct plan *p, char err[ERR_LEN])
 		       : 0;
 }
 
+static int check_place(const struct plan *p, char err[ERR_LEN])
+{
+	struct runner_options o = {.device = p->device, .proxy_device = p->proxy_device, .isa = p->isa, .threads = p->threads,
+		.attention = p->attention, .chat_template = p->chat_template};
+	if (runner_names_check(&o, err))
+		return -1;
+	return p->kv_offload ? models_check_offload(p->device, p->proxy_device, err) : 0;
+}
+
 static int check_plan(struct plan *p, char err[ERR_LEN])
 {
 	static const char *const protocols[] = {"agnostic", "aware"}, *const precisions[] = {"bf16", "fp32"};
@@ -738,7 +747,7 @@ static int check_plan(struct plan *p, char err[ERR_LEN])
 		return err_set(err, "db and report are one file: %s", p->db);
 	if (check_names("protocol", &p->protocols, protocols, 2, err) ||
 		check_names("precision", &p->precisions, precisions, 2, err) || check_proxy(p, err) ||
-		(p->kv_offload && models_check_offload(p->device, p->proxy_device, err)) || check_tasks(p, err) ||
+		check_place(p, err) || check_tasks(p, err) ||
 		resolve_methods(p, err))
 		return -1;
 	return check_all_differ(p, err) ? -1 : check_timing(p, err);

@@ -72,9 +72,7 @@ static int chat_choose(struct runner *r, const char *name, char err[ERR_LEN])
 	if (text)
 		sha256_hex(text, strlen(text), r->template_sha256);
 	r->chat = name ? chat_named(name) : text ? chat_find(text) : chat_named("raw");
-	if (!r->chat && name)
-		rc = err_set(err, "no chat template is called '%s' (kvbench list templates)", name);
-	else if (!r->chat)
+	if (!r->chat)
 		rc = err_set(err, "%s: its chat template (sha256 %.16s...) is not known; choose one with --template NAME (kvbench list templates), or raw",
 			r->path, r->template_sha256);
 	free(text);
@@ -241,6 +239,17 @@ static int names_fill(struct runner *r, const struct runner_options *o)
 	return 0;
 }
 
+int runner_names_check(const struct runner_options *o, char err[ERR_LEN])
+{
+	struct device_options target = {.name = o->device, .precision = o->precision, .isa = o->isa, .threads = o->threads, .attention = o->attention},
+			      proxy = {.name = o->proxy_device};
+	if (device_names_check(&target, err) || device_names_check(&proxy, err))
+		return -1;
+	return !o->chat_template || chat_named(o->chat_template)
+		       ? 0
+		       : err_set(err, "no chat template is called '%s' (kvbench list templates)", o->chat_template);
+}
+
 int runner_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN])
 {
 	struct runner *r = mem_new(1, sizeof *r);
@@ -248,7 +257,7 @@ int runner_open(struct runner **out, const struct runner_options *o, char err[ER
 	r->allow_long = o->allow_long;
 	r->weights = trained_store_new();
 	r->calibration_folder = o->weights_dir ? text_copy(o->weights_dir) : calibration_default();
-	if (model_open(&r->model, r->path, err) || tokenizer_open_for(&r->tokenizer, r->path, r->model, err) ||
+	if (runner_names_check(o, err) || model_open(&r->model, r->path, err) || tokenizer_open_for(&r->tokenizer, r->path, r->model, err) ||
 		chat_choose(r, o->chat_template, err))
 		goto fail;
 	if (r->tokenizer && model_check_vocab(r->model, tokenizer_vocab(r->tokenizer), err))

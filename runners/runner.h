@@ -34,6 +34,10 @@ bool runner_device_usable(const char *device, char what[DEVICE_NAME_LEN]);
 /* What a device is called in results: "auto" is the one that would be opened ("cuda:0", "cpu"); an emulated one says so. */
 void runner_device_name(const char *device, char name[DEVICE_NAME_LEN]);
 
+/* Whether the options name what there is somewhere: devices, precision, instruction set, attention, chat template; models are not looked
+ * for. Needs no runner. */
+int runner_names_check(const struct runner_options *o, char err[ERR_LEN]);
+
 /* -1 + err. With names_if_lost, where a device was lost while weights went there (a GPU's sticky error), *out is then a runner that knows
  * what everything is called, counts tokens and answers runner_lost, and can do nothing else; the caller closes it. */
 int runner_open(struct runner **out, const struct runner_options *o, char err[ERR_LEN]);

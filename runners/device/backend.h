@@ -109,6 +109,7 @@ struct kept {
  * Operations as in device.h; arguments are checked before. Those that return int return -1 after device_fail. */
 struct backend {
 	const char *name;
+	bool (*isa_named)(const char *name); /* whether it has a kernel path of that name, on some machine; NULL = it has no names for them */
 	/* Whether device `index` could be opened here; `what` names it, or says in one sentence why not. */
 	bool (*usable)(int index, char what[DEVICE_WHAT]);
 	/* Whether attention "cudnn" may be chosen; what: the library's version, or why not. NULL = never. */

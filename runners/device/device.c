@@ -141,8 +141,6 @@ bool device_attention_usable(const char *attention, char what[DEVICE_WHAT])
 static int check_attention(const struct backend *b, const char *attention, const char *precision, char err[ERR_LEN])
 {
 	char what[DEVICE_WHAT];
-	if (strcmp(attention, "own") && strcmp(attention, "cudnn"))
-		return err_set(err, "unknown attention \"%s\"; there are own, cudnn", attention);
 	if (!strcmp(attention, "own"))
 		return 0;
 	if (!b->cudnn_usable)
@@ -154,25 +152,43 @@ static int check_attention(const struct backend *b, const char *attention, const
 
 enum { THREADS_MAX = 4096 }; /* far beyond any machine's cores; a hundred thousand would take minutes to start */
 
-int device_open(struct device **out, const struct device_options *o, char err[ERR_LEN])
+static const char *text_or(const char *text, const char *otherwise)
 {
-	*out = NULL;
-	const char *name = o->name ? o->name : "auto", *precision = o->precision ? o->precision : "bf16";
-	char what[DEVICE_WHAT];
-	if (!strcmp(name, "auto"))
-		name = backend_cuda.usable(0, what) ? "cuda" : "cpu";
+	return text ? text : otherwise;
+}
+
+int device_names_check(const struct device_options *o, char err[ERR_LEN])
+{
+	const char *name = text_or(o->name, "auto"), *precision = text_or(o->precision, "bf16"), *attention = text_or(o->attention, "own");
 	int index;
-	const struct backend *b = backend_named(name, &index);
-	if (!b)
+	if (strcmp(name, "auto") && !backend_named(name, &index))
 		return err_set(err, "unknown device \"%s\"; there are auto, cpu, cuda, cuda:N", name);
 	if (strcmp(precision, "bf16") && strcmp(precision, "fp32"))
 		return err_set(err, "unknown precision \"%s\"; there are bf16, fp32", precision);
-	if (check_attention(b, o->attention ? o->attention : "own", precision, err))
+	if (strcmp(attention, "own") && strcmp(attention, "cudnn"))
+		return err_set(err, "unknown attention \"%s\"; there are own, cudnn", attention);
+	if (o->threads > THREADS_MAX)
+		return err_set(err, "%d threads: at most %d", o->threads, THREADS_MAX);
+	if (o->isa && !backend_cpu.isa_named(o->isa))
+		return err_set(err, "unknown instruction set \"%s\"; there are amx, avx512bf16, avx512, avx2, reference", o->isa);
+	return 0;
+}
+
+int device_open(struct device **out, const struct device_options *o, char err[ERR_LEN])
+{
+	*out = NULL;
+	const char *name = text_or(o->name, "auto");
+	char what[DEVICE_WHAT];
+	int index;
+	if (device_names_check(o, err))
+		return -1;
+	if (!strcmp(name, "auto"))
+		name = backend_cuda.usable(0, what) ? "cuda" : "cpu";
+	const struct backend *b = backend_named(name, &index);
+	if (check_attention(b, text_or(o->attention, "own"), text_or(o->precision, "bf16"), err))
 		return -1;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	int threads = o->threads > 0 ? o->threads : cores > 0 ? (int)cores : 1;
-	if (threads > THREADS_MAX)
-		return err_set(err, "%d threads: at most %d", threads, THREADS_MAX);
 	struct pool *pool = pool_new(threads);
 	if (!pool)
 		return err_set(err, "cannot start %d threads", threads);

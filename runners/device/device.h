@@ -51,6 +51,8 @@ bool device_usable(const char *name, char what[DEVICE_WHAT]);
 bool device_attention_usable(const char *attention, char what[DEVICE_WHAT]);
 /* device_name() of the device this name stands for, without opening it: "auto" is decided, an emulated GPU is called so. */
 void device_resolve(const char *name, char out[DEVICE_WHAT]);
+/* Whether the options name what there is somewhere: device, precision, instruction set, attention; not whether it is here. */
+int device_names_check(const struct device_options *o, char err[ERR_LEN]);
 int device_open(struct device **out, const struct device_options *o, char err[ERR_LEN]);
 void device_close(struct device *d);
 const char *device_name(const struct device *d);     /* "cpu", "cuda:0" */

@@ -54,6 +54,11 @@ wants 2 'gone.json' "$K" run "$dir/gone.json"
 wants 2 'did you mean "retained"' "$K" run "$plan" --set retaind=.3
 wants 2 'snapkv' "$K" run "$plan" --methods snapkw
 wants 2 'did you mean' "$K" run "$plan" --tasks niah-singel
+wants 2 'unknown instruction set "sse"; there are' "$K" run "$plan" --isa sse --dry-run
+wants 2 'unknown device "gpu"; there are' "$K" ask --context "$plan" --question why --device gpu
+wants 2 'no chat template is called' "$K" run "$plan" --chat-template nosuch
+wants 2 'no chat template is called' "$K" ask --context "$plan" --question why --template nosuch
+wants 2 'unknown precision "fp8"' "$K" bench --precision fp8
 wants 1 'no such database' "$K" status "$dir/gone.db"
 wants 1 'not a database|not one of' "$K" export "$plan"
 wants 1 'gone-model' "$K" run "$plan" --db "$dir/b.db" --targets gone-model

@@ -35,10 +35,10 @@ verb() { # NAME, options: one run of it
 
 # what opens the models
 for v in run train collect scores continue; do
-	wants 1 'unknown device "nosuch"' verb $v --device nosuch
-	wants 1 'unknown device "nosuch"' verb $v --proxy-device nosuch
-	wants 1 'unknown instruction set "nosuch"' verb $v --isa nosuch
-	wants 1 "no chat template is called 'nosuch'" verb $v --chat-template nosuch
+	wants 2 'unknown device "nosuch"' verb $v --device nosuch
+	wants 2 'unknown device "nosuch"' verb $v --proxy-device nosuch
+	wants 2 'unknown instruction set "nosuch"' verb $v --isa nosuch
+	wants 2 "no chat template is called 'nosuch'" verb $v --chat-template nosuch
 	wants 1 '2 of 2 threads for the proxy' verb $v --threads 2 --proxy-threads 2
 	wants 1 'limit 1048576' verb $v --memory 1M
 	wants 2 'precision "nosuch"' verb $v --precision nosuch

@@ -130,24 +130,29 @@ static double dot_over_fma(const struct cpu_kernels *k)
 	return fma > 0 ? dot / fma : 0;
 }
 
+/* NULL = none. */
+static const struct choice *choice_named(const char *name)
+{
+	for (int i = 0; i < CHOICES; i++)
+		if (!strcmp(choices[i].name, name))
+			return &choices[i];
+	return NULL;
+}
+
+static bool cpu_isa_named(const char *name)
+{
+	return choice_named(name);
+}
+
 static const struct cpu_kernels *choose_named(const char *name, bool bf16, char why[128], char err[ERR_LEN])
 {
-	for (int i = 0; i < CHOICES; i++) {
-		const struct choice *c = &choices[i];
-		if (strcmp(c->name, name))
-			continue;
-		if (c->kernels->dot && !bf16)
-			err_set(err, "instruction set \"%s\" works on bf16 alone", name);
-		else if (!c->supported())
-			err_set(err, "this CPU lacks the instruction set \"%s\", or the system does not grant it", name);
-		else {
-			snprintf(why, 128, "asked for");
-			return c->kernels;
-		}
-		return NULL;
-	}
-	err_set(err, "unknown instruction set \"%s\"; there are amx, avx512bf16, avx512, avx2, reference", name);
-	return NULL;
+	const struct choice *c = choice_named(name);
+	snprintf(why, 128, "asked for");
+	if (c->kernels->dot && !bf16)
+		return err_set(err, "instruction set \"%s\" works on bf16 alone", name), NULL;
+	if (!c->supported())
+		return err_set(err, "this CPU lacks the instruction set \"%s\", or the system does not grant it", name), NULL;
+	return c->kernels;
 }
 
 static const struct cpu_kernels *choose_best(bool bf16, char why[128])
@@ -267,6 +272,7 @@ static int cpu_event_elapsed(struct event *from, struct event *to, int64_t *ns)
 
 const struct backend backend_cpu = {
 	.name = "cpu",
+	.isa_named = cpu_isa_named,
 	.usable = cpu_usable,
 	.open = cpu_open,
 	.close = cpu_close,

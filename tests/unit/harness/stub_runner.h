@@ -134,6 +134,11 @@ int runner_method_resolve(const char *method, const char *options, char **canoni
 	return err_set(err, "method \"%s\" is not known; did you mean \"%s\"?", method, near ? near : "");
 }
 
+int runner_names_check(const struct runner_options *o, char err[ERR_LEN])
+{
+	return o->isa && strcmp(o->isa, "avx2") ? err_set(err, "unknown instruction set \"%s\"", o->isa) : 0;
+}
+
 int runner_method_check(const char *method, const char *options, bool proxy, char err[ERR_LEN])
 {
 	(void)method, (void)options, (void)proxy, (void)err;
