@@ -727,32 +727,32 @@ static int cell_each(sqlite3_stmt *st, void *with)
 		&row.precision, &row.dtype};
 	for (int i = 0; i < COUNT(texts); i++)
 		*texts[i] = next_text(&c);
-	row.retained_ppm = (int)next_int(&c);
-	row.context_tokens = next_int(&c);
-	row.binary_metric = next_int(&c);
+	row.retained_ppm = next_int(&c);
+	row.context_tokens = next_int64(&c);
+	row.binary_metric = next_int64(&c);
 	int *counts[] = {&row.planned, &row.ok, &row.failed, &row.oom, &row.not_applicable, &row.empty, &row.length_finish};
 	for (int i = 0; i < COUNT(counts); i++)
-		*counts[i] = (int)next_int(&c);
+		*counts[i] = next_int(&c);
 	row.score_mean = next_real(&c);
 	row.also_metric = next_text(&c);
 	row.also_mean = next_real(&c);
-	row.also_n = (int)next_int(&c);
-	row.cut = (int)next_int(&c);
+	row.also_n = next_int(&c);
+	row.cut = next_int(&c);
 	row.retained_mean = next_real(&c);
-	row.kv_bytes_full = next_int(&c);
-	row.kv_bytes_kept = next_int(&c);
-	row.layers = (int)next_int(&c);
-	row.kv_heads = (int)next_int(&c);
-	row.measure_version = (int)next_int(&c);
-	row.scorer_oldest = (int)next_int(&c);
-	row.scorer_version = (int)next_int(&c);
-	row.seed = (uint64_t)next_int(&c);
+	row.kv_bytes_full = next_int64(&c);
+	row.kv_bytes_kept = next_int64(&c);
+	row.layers = next_int(&c);
+	row.kv_heads = next_int(&c);
+	row.measure_version = next_int(&c);
+	row.scorer_oldest = next_int(&c);
+	row.scorer_version = next_int(&c);
+	row.seed = (uint64_t)next_int64(&c);
 	row.target_sha256 = next_text(&c);
 	row.proxy_sha256 = next_text(&c);
-	row.task_version = (int)next_int(&c);
+	row.task_version = next_int(&c);
 	row.data_sha256 = next_text(&c);
 	row.template_sha256 = next_text(&c);
-	row.timing_repetitions = (int)next_int(&c);
+	row.timing_repetitions = next_int(&c);
 	return r->cell(r->user, &row);
 }
 
@@ -762,21 +762,23 @@ int store_cells(struct store *s, int (*row)(void *user, const struct cell_row *c
 	return store_read_rows(s, cells_sql, NULL, cell_each, &r, err);
 }
 
-/* The numbers of a JSON array of integers as stored by counts_to_json; caller frees. NULL for NULL. */
+/* The numbers of a JSON array of integers as stored by counts_to_json, as far as it is one; caller frees. NULL for NULL. */
 static int32_t *counts_from_json(const char *json, int *n)
 {
 	*n = 0;
 	if (!json)
 		return NULL;
-	size_t most = 1;
+	size_t most = 1; /* one behind the bracket and one behind each comma */
 	for (const char *p = json; *p; p++)
 		most += *p == ',';
 	int32_t *x = mem_new(most, sizeof *x);
-	for (const char *p = json + 1; *p && *p != ']'; p += *p == ',') {
+	const char *p = json;
+	for (char before = '['; *p == before; before = ',') {
 		char *end;
-		x[(*n)++] = (int32_t)strtol(p, &end, 10);
-		if (end == p)
+		long value = strtol(p + 1, &end, 10);
+		if (end == p + 1)
 			break;
+		x[(*n)++] = int_nearest(value);
 		p = end;
 	}
 	return x;
@@ -795,13 +797,13 @@ static int sample_each(sqlite3_stmt *st, void *with)
 	row.also_score = next_real(&c);
 	row.depth = next_real(&c);
 	row.retained = next_real(&c);
-	row.flags = (int)next_int(&c);
-	row.context_tokens = (int)next_int(&c);
-	row.answer_tokens = (int)next_int(&c);
-	row.scorer_version = (int)next_int(&c);
-	row.cut_tokens = next_int(&c);
-	row.needle_token = next_int(&c);
-	row.needle_char = next_int(&c);
+	row.flags = next_int(&c);
+	row.context_tokens = next_int(&c);
+	row.answer_tokens = next_int(&c);
+	row.scorer_version = next_int(&c);
+	row.cut_tokens = next_int64(&c);
+	row.needle_token = next_int64(&c);
+	row.needle_char = next_int64(&c);
 	int32_t *kept = counts_from_json(next_text(&c), &row.n_kept);
 	row.run_id = next_text(&c);
 	row.prompt_sha256 = next_text(&c);
@@ -834,11 +836,11 @@ static int timing_each(sqlite3_stmt *st, void *with)
 	struct reading *r = with;
 	struct columns c = {st, 0};
 	struct timing_row row = {next_text(&c), next_text(&c)};
-	row.repetition = (int)next_int(&c);
-	row.warmup = next_int(&c);
+	row.repetition = next_int(&c);
+	row.warmup = next_int64(&c);
 	int64_t *numbers[] = {&row.duration_ns, &row.tokens, &row.peak_bytes, &row.kv_bytes_before, &row.kv_bytes_after};
 	for (int i = 0; i < COUNT(numbers); i++)
-		*numbers[i] = next_int(&c);
+		*numbers[i] = next_int64(&c);
 	return r->timing(r->user, &row);
 }
 
@@ -876,7 +878,7 @@ static int fact_each(sqlite3_stmt *st, void *with)
 	struct reading *r = with;
 	struct columns c = {st, 0};
 	const char *name = next_text(&c);
-	return r->fact(r->user, name, next_int(&c));
+	return r->fact(r->user, name, next_int64(&c));
 }
 
 int store_facts_of(struct store *s, const char *cell_id, const char *run_id, int (*row)(void *user, const char *name, int64_t value),
@@ -891,9 +893,9 @@ static int memory_each(sqlite3_stmt *st, void *with)
 {
 	struct reading *r = with;
 	struct columns c = {st, 0};
-	int device = (int)next_int(&c);
+	int device = next_int(&c);
 	const char *part = next_text(&c);
-	return r->memory(r->user, device, part, next_int(&c));
+	return r->memory(r->user, device, part, next_int64(&c));
 }
 
 int store_memory(struct store *s, const char *cell_id, int (*row)(void *user, int device, const char *part, int64_t peak_bytes),
@@ -963,10 +965,10 @@ static int run_each(sqlite3_stmt *st, void *with)
 	const char **texts[] = {&row.commit, &row.argv, &row.plan, &row.machine};
 	for (int i = 0; i < COUNT(texts); i++)
 		*texts[i] = next_text(&c);
-	row.dirty = next_int(&c);
-	row.started_unix_ms = next_int(&c);
-	row.ended_unix_ms = next_int(&c);
-	row.exit_code = (int)next_int(&c);
+	row.dirty = next_int64(&c);
+	row.started_unix_ms = next_int64(&c);
+	row.ended_unix_ms = next_int64(&c);
+	row.exit_code = next_int(&c);
 	return r->run(r->user, &row);
 }
 

@@ -25,8 +25,8 @@ static int baseline_each(sqlite3_stmt *st, void *with)
 	const char **texts[] = {&row.name, &row.database, &row.run_id, &row.digest, &row.commit, &row.why};
 	for (int i = 0; i < COUNT(texts); i++)
 		*texts[i] = next_text(&c);
-	row.version = (int)next_int(&c);
-	row.set_unix_ms = next_int(&c);
+	row.version = next_int(&c);
+	row.set_unix_ms = next_int64(&c);
 	return r->baseline(r->user, &row);
 }
 
@@ -90,9 +90,9 @@ static void take_night(struct columns *c, struct night_row *row)
 	const char **texts[] = {&row->night_id, &row->database, &row->commit, &row->machine, &row->baseline};
 	for (int i = 0; i < COUNT(texts); i++)
 		*texts[i] = next_text(c);
-	row->baseline_version = (int)next_int(c);
-	row->exit_code = (int)next_int(c);
-	row->started_unix_ms = next_int(c);
+	row->baseline_version = next_int(c);
+	row->exit_code = next_int(c);
+	row->started_unix_ms = next_int64(c);
 }
 #define NIGHT_COLUMNS "night.night_id, \"database\", \"commit\", machine, baseline, baseline_version, exit_code, started_unix_ms"
 
@@ -123,7 +123,7 @@ static int figure_each(sqlite3_stmt *st, void *with)
 	for (int i = 0; i < COUNT(texts); i++)
 		*texts[i] = next_text(&c);
 	row.value = next_real(&c);
-	row.n = (int)next_int(&c);
+	row.n = next_int(&c);
 	return r->figure(r->user, &night, &row);
 }
 
@@ -148,7 +148,7 @@ static int alert_each(sqlite3_stmt *st, void *with)
 	double *numbers[] = {&row.old, &row.new_, &row.lo, &row.hi};
 	for (int i = 0; i < COUNT(numbers); i++)
 		*numbers[i] = next_real(&c);
-	row.n = (int)next_int(&c);
+	row.n = next_int(&c);
 	return r->alert(r->user, &row);
 }
 

@@ -5,6 +5,7 @@
 
 #include "results/store.h"
 
+#include <limits.h>
 #include <math.h>
 #include <sqlite3.h>
 
@@ -93,9 +94,18 @@ static inline const char *next_text(struct columns *c)
 {
 	return (const char *)sqlite3_column_text(c->st, c->at++);
 }
-static inline int64_t next_int(struct columns *c)
+static inline int64_t next_int64(struct columns *c)
 {
 	return sqlite3_column_int64(c->st, c->at++);
+}
+/* A number that nothing of ours writes stays out of every range: cut to 32 bits it would be another one, perhaps a likely one. */
+static inline int int_nearest(int64_t x)
+{
+	return x < INT_MIN ? INT_MIN : x > INT_MAX ? INT_MAX : (int)x;
+}
+static inline int next_int(struct columns *c)
+{
+	return int_nearest(next_int64(c));
 }
 static inline double next_real(struct columns *c)
 {

@@ -47,10 +47,10 @@ static int training_each(sqlite3_stmt *st, void *with)
 		&row.contexts, &row.weights_path, &row.weights_sha256};
 	for (int i = 0; i < COUNT(texts); i++)
 		*texts[i] = next_text(&c);
-	row.seed = (uint64_t)next_int(&c);
-	row.started_unix_ms = next_int(&c);
-	row.ended_unix_ms = next_int(&c);
-	row.steps = next_int(&c);
+	row.seed = (uint64_t)next_int64(&c);
+	row.started_unix_ms = next_int64(&c);
+	row.ended_unix_ms = next_int64(&c);
+	row.steps = next_int64(&c);
 	return r->training(r->user, &row);
 }
 
@@ -70,7 +70,7 @@ static int step_each(sqlite3_stmt *st, void *with)
 	struct reading *r = with;
 	struct columns c = {st, 0};
 	const char *term = next_text(&c);
-	int64_t step = next_int(&c);
+	int64_t step = next_int64(&c);
 	return r->step(r->user, term, step, next_real(&c));
 }
 

@@ -2,6 +2,7 @@
 #include "results/store.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -189,6 +190,52 @@ static void rows_come_back(void **state)
 	assert_int_equal(c.kv_bytes_kept, 350);
 	assert_int_equal(c.scorer_version, 2);
 	store_close(f.s);
+}
+
+static void run_sql(const char *sql)
+{
+	sqlite3 *db;
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+		fail_msg("%s", sqlite3_errmsg(db));
+	sqlite3_close(db);
+}
+
+static int count_kept(void *user, const struct score_row *r)
+{
+	int *got = user; /* how many, the last of them, the context */
+	got[0] = r->n_kept;
+	got[1] = r->n_kept ? r->kept[r->n_kept - 1] : -1;
+	got[2] = r->context_tokens;
+	return 0;
+}
+
+/* Counts that kvbench did not write are read as far as they are whole numbers, and nothing behind them is touched. */
+static void foreign_counts(void **state)
+{
+	(void)state;
+	struct fixture f;
+	open_filled(&f);
+	put_ok(&f, "s1");
+	store_close(f.s);
+	static const struct {
+		const char *json;
+		int n, last;
+	} kept[] = {{"[1,2]", 2, 2}, {"[]", 0, -1}, {"[1.5]", 1, 1}, {"[1 ]", 1, 1}, {"[1,2.5,3]", 2, 2}, {"[1e3,4]", 1, 1},
+		{"[\"x\",2]", 0, -1}, {"[[1],2]", 0, -1}, {"{\"1\":2}", 0, -1}, {"7", 0, -1}, {"null", 0, -1},
+		{"[4294967297]", 1, INT_MAX}, {"[-4294967297]", 1, INT_MIN}};
+	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+		int got[3];
+		char *sql = text_format("UPDATE sample SET kept = '%s', context_tokens = 4294967396", kept[i].json);
+		run_sql(sql);
+		free(sql);
+		assert_int_equal(store_open_read(&f.s, path, err), 0);
+		assert_int_equal(store_samples(f.s, f.cell, count_kept, got, err), 0);
+		assert_int_equal(got[0], kept[i].n);
+		assert_int_equal(got[1], kept[i].last);
+		assert_int_equal(got[2], INT_MAX); /* not the 100 of its low bits */
+		store_close(f.s);
+	}
 }
 
 /* ---- what the suites store beside a score ---- */
@@ -598,15 +645,6 @@ static void not_a_database(void **state)
 	free(text);
 	assert_int_equal(store_open(&s, folder, err), -1); /* a folder */
 	assert_non_null(strstr(err, folder));
-}
-
-static void run_sql(const char *sql)
-{
-	sqlite3 *db;
-	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
-		fail_msg("%s", sqlite3_errmsg(db));
-	sqlite3_close(db);
 }
 
 static int64_t ask_sql(const char *file, const char *sql)
@@ -1032,7 +1070,7 @@ static void a_failed_migration_changes_nothing(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {TEST(rows_come_back), TEST(the_suites_columns), TEST(scores_alone_change),
+	const struct CMUnitTest tests[] = {TEST(rows_come_back), TEST(foreign_counts), TEST(the_suites_columns), TEST(scores_alone_change),
 		TEST(identity_of_a_task), TEST(names_and_early_end), TEST(only_failures_are_replaced), TEST(counters),
 		TEST(constraints_hold), TEST(identity_of_a_cell), TEST(identity_is_canonical_json), TEST(timings_of_one_run),
 		TEST(settings_of_the_newest_run),
