@@ -88,9 +88,10 @@ static int row_metric(const json_t *row, const char **out, const struct place *a
 static int row_new_tokens(const json_t *row, int asked, int *out, const struct place *at)
 {
 	const json_t *v = json_object_get(row, "max_new_tokens");
-	if (v && (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > 1 << 20))
+	*out = DEFAULT_NEW_TOKENS;
+	if (v && !task_new_tokens(v, out))
 		return row_error(at, "'max_new_tokens' must be a whole number above 0");
-	*out = asked ? asked : v ? (int)json_integer_value(v) : DEFAULT_NEW_TOKENS;
+	*out = asked ? asked : *out;
 	return 0;
 }
 

@@ -192,6 +192,15 @@ void task_answer_add(struct task_question *q, const char *answer)
 	q->answers[q->n_answers++] = text_copy(answer);
 }
 
+bool task_new_tokens(const json_t *v, int *out)
+{
+	json_int_t n = json_integer_value(v); /* 0 for what is none */
+	if (n < 1 || n > 1 << 20)
+		return false;
+	*out = (int)n;
+	return true;
+}
+
 static void texts_free(char **texts, int n)
 {
 	for (int i = 0; i < n; i++)

@@ -4,6 +4,8 @@
 
 #include "tasks/task.h"
 
+#include <jansson.h>
+
 struct task {
 	const struct task_def *def;
 	struct task_request rq;        /* own copy, strings too */
@@ -28,5 +30,7 @@ struct task_question *task_question_add(struct task_context *c);
 /* Takes the tokens [from, from + n) out of the context's text, at the edges of characters, and notes them in cut_tokens. */
 void task_context_cut(struct task_context *c, const struct task_request *rq, int64_t from, int64_t n);
 void task_answer_add(struct task_question *q, const char *answer);
+/* Room for an answer as a file states it: a whole number from 1 to 2^20. Anything else (cut to an int it might look like one): false. */
+bool task_new_tokens(const json_t *v, int *out);
 
 #endif

@@ -47,9 +47,8 @@ static int settings_read(struct task *t, char err[ERR_LEN])
 	const json_t *prompt = setting(t, "dataset2prompt.json", &prompts, err);
 	const json_t *length = prompt ? setting(t, "dataset2maxlen.json", &lengths, err) : NULL;
 	s->template = text_copy(json_string_value(prompt));
-	s->max_new_tokens = (int)json_integer_value(length);
 	int failed = !length ||
-		     (s->template && s->max_new_tokens > 0
+		     (s->template && task_new_tokens(length, &s->max_new_tokens)
 				     ? 0
 				     : err_set(err, "%s: the prompt is not a text or the length not a number", s->info->name));
 	json_decref(prompts);

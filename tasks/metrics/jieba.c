@@ -90,7 +90,8 @@ static int dictionary_read(const char *path)
 		const char *end = line + strcspn(line, "\n"), *blank = memchr(line, ' ', (size_t)(end - line));
 		char *after;
 		long freq = blank ? strtol(blank + 1, &after, 10) : 0;
-		if (!blank || blank == line || after == blank + 1 || word_add(line, (size_t)(blank - line), (int32_t)freq))
+		if (!blank || blank == line || after == blank + 1 || freq < 0 || freq > INT32_MAX ||
+			word_add(line, (size_t)(blank - line), (int32_t)freq))
 			return err_set(model.err, "%s: not jieba's dictionary: %.40s", path, line);
 		total += freq;
 		line = end + (*end != '\0');

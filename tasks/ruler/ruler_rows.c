@@ -233,17 +233,26 @@ static int row_length(const struct ruler *r, const struct ruler_draft *d, char e
 	return 0;
 }
 
+/* The user's limit, else the row's, else the family's. */
+static int row_new_tokens(const struct ruler *r, struct ruler_draft *d, const json_t *row, char err[ERR_LEN])
+{
+	const json_t *room = json_object_get(row, "max_new_tokens");
+	d->new_tokens = r->config->family->new_tokens;
+	if (room && !json_is_null(room) && !task_new_tokens(room, &d->new_tokens))
+		return err_set(err, "'max_new_tokens' is no number of tokens");
+	if (r->rq->max_new_tokens)
+		d->new_tokens = r->rq->max_new_tokens;
+	return 0;
+}
+
 static int rows_row(struct ruler *r, struct ruler_draft *d, int index, char err[ERR_LEN])
 {
 	char why[ERR_LEN];
 	json_t *row = row_load(r->rows, index, r->rq->path, err);
 	if (!row)
 		return -1;
-	const json_t *room = json_object_get(row, "max_new_tokens");
-	d->new_tokens = r->rq->max_new_tokens   ? r->rq->max_new_tokens
-			: json_is_integer(room) ? (int)json_integer_value(room)
-						: r->config->family->new_tokens;
-	int failed = row_text(r->config, d, row, why) || row_answers(d, row, why) || row_length(r, d, why);
+	int failed = row_new_tokens(r, d, row, why) || row_text(r->config, d, row, why) || row_answers(d, row, why) ||
+		     row_length(r, d, why);
 	json_decref(row);
 	return failed ? err_set(err, "%s: row %d: %.400s", r->rq->path, index, why) : 0;
 }

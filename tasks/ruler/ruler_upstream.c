@@ -100,9 +100,9 @@ static int template_load(const struct folder *f, struct ruler *r, char err[ERR_L
 		     (family == &ruler_niah && template_text(niah, "niah", "needle", &t->needle, err)) ||
 		     (r->config->haystack == HAYSTACK_NOISE && template_text(niah, "niah", "noise", &t->noise, err)) ||
 		     (family == &ruler_qa && template_text(o, family->key, "document", &t->document, err));
-	t->new_tokens = (int)json_integer_value(json_object_get(o, "tokens_to_generate"));
-	if (!failed && t->new_tokens < 1)
-		failed = err_set(err, "templates.json: 'tokens_to_generate' of '%s' is missing", family->key);
+	if (!failed && !task_new_tokens(json_object_get(o, "tokens_to_generate"), &t->new_tokens))
+		failed = err_set(
+			err, "templates.json: 'tokens_to_generate' of '%s' is missing or no number of tokens", family->key);
 	if (!failed && !strstr(t->prompt, "{context}"))
 		failed = err_set(err, "templates.json: the template of '%s' has no {context}", family->key);
 	if (!failed && family == &ruler_vt && r->oct2024)

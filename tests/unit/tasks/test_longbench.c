@@ -39,8 +39,10 @@ static int make_folder(void **state)
 	put_file("config/dataset2prompt.json",
 		"{\"qasper\": \"Read this.\\n\\n{context}\\n\\nAsk: {input}\\nSay:\", \"trec\": \"Kinds.\\n{context}\\n{input}\","
 		" \"samsum\": \"{context}\\n\\n{input}\", \"lcc\": \"Code. \\n{context}Next:\\n\", \"hotpotqa\": \"{context} "
-		"{other} {input}\"}");
-	put_file("config/dataset2maxlen.json", "{\"qasper\": 128, \"trec\": 64, \"samsum\": 128, \"lcc\": 64, \"hotpotqa\": 32}");
+		"{other} {input}\", \"gov_report\": \"{context}\", \"multi_news\": \"{context}\"}");
+	put_file("config/dataset2maxlen.json",
+		"{\"qasper\": 128, \"trec\": 64, \"samsum\": 128, \"lcc\": 64, \"hotpotqa\": 32,"
+		" \"gov_report\": 4294967297, \"multi_news\": 0}"); /* 4294967297 is 1 in 32 bits */
 	return 0;
 }
 
@@ -249,6 +251,10 @@ static void test_errors(void **state)
 	task_close(t);
 	rq = request("longbench-musique");
 	expect_error(&rq, "nothing about musique");
+	rq = request("longbench-gov_report");
+	expect_error(&rq, "the length not a number");
+	rq = request("longbench-multi_news");
+	expect_error(&rq, "the length not a number");
 	rq = request("longbench-qasper");
 	rq.templates = "/nowhere";
 	expect_error(&rq, "dataset2prompt.json is not in /nowhere");

@@ -2,6 +2,9 @@
 #include "tests/unit/tasks/helpers.h"
 
 #include <jansson.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tasks/longbench/longbench.h"
 #include "tasks/metrics/jieba.h"
@@ -23,6 +26,37 @@ static double score(const char *metric, const char *answer, const char *gold1, c
 			skip();                                                                                                  \
 		}                                                                                                                \
 	} while (0)
+
+/* What loading a dictionary of this line says; the process's own load comes later, so in a child. */
+static void refuse_dictionary(const char *line)
+{
+	char folder[] = "/tmp/kvb_jieba_XXXXXX";
+	assert_non_null(mkdtemp(folder));
+	char *path = text_format("%s/dict.txt", folder);
+	FILE *f = fopen(path, "wb");
+	fputs(line, f);
+	fclose(f);
+	pid_t child = fork();
+	if (!child) {
+		setenv("KVB_JIEBA", folder, 1);
+		_exit(jieba_load(err) && strstr(err, "not jieba's dictionary") ? 0 : 1);
+	}
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	unlink(path);
+	rmdir(folder);
+	free(path);
+}
+
+/* A frequency is the logarithm's: cut to 32 bits, 4294967300 would be 4. Must come before what loads the dictionary here. */
+static void test_frequencies(void **state)
+{
+	(void)state;
+	refuse_dictionary("\u8bcd 4294967300 n\n");
+	refuse_dictionary("\u8bcd 3 n\n\u5b57 -1 n\n");
+	refuse_dictionary("\u8bcd n\n");
+}
 
 /* ---- by hand ---- */
 
@@ -473,6 +507,7 @@ static void test_half_of_the_last_digit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_frequencies),
 		cmocka_unit_test(test_rouge_l),
 		cmocka_unit_test(test_classification),
 		cmocka_unit_test(test_numbers),

@@ -815,6 +815,14 @@ static void test_rows_refused(void **state)
 	refused_file("ruler-vt", 0, "{\"num_rows_total\": 2, \"rows\": [{\"row\": " KVPRESS_ROW("vt", "A") "}]}", "1 of 2 rows");
 	refused_file("ruler-vt", 0, "{\"rows\": [{\"row\": " KVPRESS_ROW("vt", "A") ", \"truncated_cells\": [\"context\"]}]}",
 		"truncated cells");
+	static const char *const rooms[] = {"0", "-3", "4294967297", "1.5", "\"77\""}; /* the third is 1 in 32 bits */
+	for (int i = 0; i < 5; i++) {
+		char *row = text_format("{\"context\": \"A.\", \"question\": \"B?\", \"answer\": [\"A\"], \"task\": \"vt\", "
+					"\"max_new_tokens\": %s}",
+			rooms[i]);
+		refused_file("ruler-vt", 0, row, "'max_new_tokens' is no number of tokens");
+		free(row);
+	}
 }
 
 int main(void)
