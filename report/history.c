@@ -31,6 +31,8 @@ static void night_free(struct night *n)
 static void keep_newest(struct history *h, int most)
 {
 	int drop = h->n_nights > most ? h->n_nights - most : 0;
+	if (!drop)
+		return; /* perhaps there is none: a baseline was set and no night gated */
 	for (int i = 0; i < drop; i++)
 		night_free(&h->nights[i]);
 	h->n_nights -= drop;
