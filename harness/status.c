@@ -8,7 +8,7 @@
 
 struct line { /* one group: target x precision x task and its variant x length x mode x protocol */
 	char name[256];
-	int cells, cells_done, planned, answered, failed, oom, empty, timed;
+	long long cells, cells_done, planned, answered, failed, oom, empty, timed;
 };
 struct lines {
 	struct line *v;
@@ -63,8 +63,8 @@ static int print_run(void *user, const char *group, const char *name, const char
 
 static void print_line(const struct line *x)
 {
-	printf("%-52s %5d/%-5d %7d/%-7d %6d %6d %6d %6d\n", x->name, x->cells_done, x->cells, x->answered, x->planned, x->failed,
-		x->oom, x->empty, x->timed);
+	printf("%-52s %5lld/%-5lld %7lld/%-7lld %6lld %6lld %6lld %6lld\n", x->name, x->cells_done, x->cells, x->answered, x->planned,
+		x->failed, x->oom, x->empty, x->timed);
 }
 
 static void print_lines(const struct lines *l)
@@ -74,9 +74,9 @@ static void print_lines(const struct lines *l)
 	for (int i = 0; i < l->n; i++) {
 		const struct line *x = &l->v[i];
 		print_line(x);
-		int *sums[] = {
+		long long *sums[] = {
 			&all.cells, &all.cells_done, &all.planned, &all.answered, &all.failed, &all.oom, &all.empty, &all.timed};
-		const int parts[] = {x->cells, x->cells_done, x->planned, x->answered, x->failed, x->oom, x->empty, x->timed};
+		const long long parts[] = {x->cells, x->cells_done, x->planned, x->answered, x->failed, x->oom, x->empty, x->timed};
 		for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
 			*sums[k] += parts[k];
 	}

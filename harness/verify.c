@@ -84,7 +84,7 @@ static bool counts_wrong(const struct cell_row *c, const struct score_row *r)
 		if (r->kept[i] < 0 || r->kept[i] > r->context_tokens)
 			return true;
 	}
-	return r->n_kept != heads || (r->context_tokens && llround(r->retained * (double)(heads * r->context_tokens)) != sum);
+	return r->n_kept != heads || (r->context_tokens && llround(r->retained * ((double)heads * r->context_tokens)) != sum);
 }
 
 static bool is_blank(const char *s)
@@ -96,9 +96,8 @@ static int take_sample(void *user, const struct score_row *r)
 {
 	struct taking *t = user;
 	struct audit_cell *c = t->cell;
-	const struct audit_sample *last = c->n ? &c->samples[c->n - 1] : NULL;
 	c->samples = mem_grow(c->samples, (size_t)c->n + 1, sizeof *c->samples);
-	last = c->n ? &c->samples[c->n - 1] : NULL;
+	const struct audit_sample *last = c->n ? &c->samples[c->n - 1] : NULL;
 	struct audit_sample *s = &c->samples[c->n++];
 	*s = (struct audit_sample){.id = keep(t->a, r->sample_id),
 		.context = keep_again(t->a, last ? last->context : NULL, r->context_id),

@@ -109,7 +109,7 @@ static bool blank(const char *s)
 static void add_kept(struct loading *l, const struct score_row *r)
 {
 	struct cell *c = l->c;
-	int heads = c->row.layers * c->row.kv_heads;
+	int64_t heads = (int64_t)c->row.layers * c->row.kv_heads;
 	if (!r->kept || r->n_kept != heads || heads == 0 || r->context_tokens <= 0)
 		return;
 	if (!c->kept)

@@ -371,7 +371,7 @@ static void export_text(struct strbuf *out, const struct data *d)
 	export_grid(out, d, TERMINAL);
 	text_times(out, d);
 	strbuf_printf(out,
-		"%d of %d cells complete; samples: %d of %d answered, %d failed, %d out of memory, %d not applicable, %d not yet "
+		"%d of %d cells complete; samples: %d of %lld answered, %d failed, %d out of memory, %d not applicable, %lld not yet "
 		"run; %d answers empty\n",
 		t.complete, t.cells, t.ok, t.planned, t.failed, t.oom, t.not_applicable, t.missing, t.empty);
 	summary_findings(d, &main, &more);

@@ -270,9 +270,9 @@ static void tiles(struct report *r)
 	const struct source *s = &r->sources[0];
 	strbuf_puts(out, "<dl class=\"tiles\">");
 	count_tile(out, t.complete < t.cells, "cells complete", "%d / %d", t.complete, t.cells);
-	count_tile(out, t.ok < t.planned, "samples answered", "%d / %d", t.ok, t.planned);
+	count_tile(out, t.ok < t.planned, "samples answered", "%d / %lld", t.ok, t.planned);
 	count_tile(out, t.failed + t.oom > 0, "failed, out of memory", "%d, %d", t.failed, t.oom);
-	count_tile(out, t.missing > 0, "not yet run, not applicable", "%d, %d", t.missing, t.not_applicable);
+	count_tile(out, t.missing > 0, "not yet run, not applicable", "%lld, %d", t.missing, t.not_applicable);
 	count_tile(out, t.empty > 0, "answers empty, ended by length", "%d, %d", t.empty, t.length_finish);
 	count_tile(out, s->n_open > 0, s->n_open ? "not ended, or killed: a run" : s->n_runs == 1 ? "in 1 run" : "in several runs", "%s",
 		s->took_ms ? format_duration(took, s->took_ms / 1e3) : "–");

@@ -5,6 +5,7 @@
 #include "report/text.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static void grow_items(struct sample_block *b)
 
 static int thousandths(double v)
 {
-	return isnan(v) ? -1 : (int)lround(1000 * v);
+	return fabs(v) < INT_MAX / 1000 ? (int)lround(1000 * v) : -1; /* NAN too: no comparison holds */
 }
 
 static const char *words_of(const struct sample *s)

@@ -18,7 +18,8 @@ void summary_flags(const struct data *d, struct notes *flags);
 
 struct totals {
 	int cells, complete; /* complete: as many ok or not-applicable samples as planned */
-	int planned, ok, failed, oom, not_applicable, missing, empty, length_finish;
+	int ok, failed, oom, not_applicable, empty, length_finish;
+	long long planned, missing; /* a plan's numbers are whatever the database says, not rows that are there */
 };
 struct totals summary_totals(const struct data *d);
 
