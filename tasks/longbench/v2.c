@@ -11,7 +11,7 @@
 #include "tasks/longbench/longbench.h"
 #include "tasks/metrics/metrics.h"
 
-enum { V2_VERSION = 1, V2_NEW_TOKENS = 128, BLOCK_BYTES = 1 << 20, ROW_BYTES_MAX = 1 << 30 };
+enum { V2_VERSION = 2, V2_NEW_TOKENS = 128, BLOCK_BYTES = 1 << 20, ROW_BYTES_MAX = 1 << 30 };
 
 struct v2_row {
 	off_t from;
