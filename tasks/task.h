@@ -109,6 +109,6 @@ int metric_prepare(const struct metric_def *m, char err[ERR_LEN]);
 const struct metric_def *metric_find(const char *name);
 size_t metric_count(void);
 const struct metric_def *metric_at(size_t i);
-enum { SCORER_VERSION = 1 }; /* raised when a metric's arithmetic changes */
+enum { SCORER_VERSION = 2 }; /* raised when a metric's arithmetic changes; 2: letter case as Python has it, RULER strips the answer */
 
 #endif
