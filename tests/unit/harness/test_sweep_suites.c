@@ -119,9 +119,9 @@ static void test_turns_follow_each_other(void **state)
 	put_scbench("turns");
 	sweep_tasks(&b, "turns", "[{\"name\":\"scbench-kv\",\"path\":\"%s/turns\"}]");
 	expect(&b, "scbench-kv multi-turn variant '' data 'unpinned' seed 1\n"
-		   "c0.q0 ok substring 1 group '' cut none 0 scorer 1\n"
-		   "c0.q1 ok substring 1 group '' cut none 0 scorer 1\n"
-		   "c0.q2 ok substring 0 group '' cut none 0 scorer 1\n");
+		   "c0.q0 ok substring 1 group '' cut none 0 scorer 2\n"
+		   "c0.q1 ok substring 1 group '' cut none 0 scorer 2\n"
+		   "c0.q2 ok substring 0 group '' cut none 0 scorer 2\n");
 	assert_string_equal(stub.seen, "chat drop 0+0\n"
 				       "q0 min 0 stops 0\n"
 				       "q1 min 0 stops 0 [Recall amber.|amber 482 137]\n"
@@ -138,9 +138,9 @@ static void test_the_modes_are_cells_of_their_own(void **state)
 		"[{\"name\":\"scbench-kv\",\"path\":\"%s/modes\",\"questions\":1},"
 		" {\"name\":\"scbench-kv\",\"path\":\"%s/modes\",\"questions\":1,\"mode\":\"multi-request\"}]");
 	expect(&b, "scbench-kv multi-turn variant '' data 'unpinned' seed 1\n"
-		   "c0.q0 ok substring 1 group '' cut none 0 scorer 1\n"
+		   "c0.q0 ok substring 1 group '' cut none 0 scorer 2\n"
 		   "scbench-kv multi-request variant '' data 'unpinned' seed 1\n"
-		   "c0.q0 ok substring 1 group '' cut none 0 scorer 1\n");
+		   "c0.q0 ok substring 1 group '' cut none 0 scorer 2\n");
 	end(&b);
 }
 
@@ -151,7 +151,7 @@ static void test_a_second_metric_is_stored_beside_the_first(void **state)
 	put_scbench("also");
 	sweep_tasks(&b, "also", "[{\"name\":\"scbench-many_shot\",\"path\":\"%s/also\"}]");
 	expect(&b, "scbench-many_shot multi-turn variant '' data 'unpinned' seed 1\n"
-		   "c0.q0 ok many_shot_upstream 1 many_shot_strict 0 group '' cut none 0 scorer 1\n");
+		   "c0.q0 ok many_shot_upstream 1 many_shot_strict 0 group '' cut none 0 scorer 2\n");
 	end(&b);
 }
 
@@ -171,7 +171,7 @@ static void test_ids_are_left_out_of_the_middle(void **state)
 	sweep_tasks(&b, "window", "[{\"name\":\"scbench-kv\",\"path\":\"%s/window\",\"lengths\":350}]");
 	/* 350 - 150 for the answer = 200: 100 - 5 from the front, 100 - 4 from the back of 1005 */
 	expect(&b, "scbench-kv multi-turn variant '' data 'unpinned' seed 1\n"
-		   "c0.q0 ok substring 1 group '' cut ids 814 scorer 1\n");
+		   "c0.q0 ok substring 1 group '' cut ids 814 scorer 2\n");
 	assert_int_equal(strncmp(stub.seen, "chat drop 95+814\n", 17), 0);
 	end(&b);
 }
@@ -214,9 +214,9 @@ static void test_longbench_rows(void **state)
 		" {\"name\":\"longbench-qasper\",\"path\":\"%s/lb\",\"lengths\":12}]");
 	char *told = tell(b.store);
 	assert_non_null(strstr(told, "longbench-e-qasper single variant '' data 'unpinned' seed 1\n"
-				     "c0.q0 ok qa_f1 1 group '4-8k' cut none 0 scorer 1\n"));
-	assert_non_null(strstr(told, "group '' cut ids 5 scorer 1\n"));
-	assert_non_null(strstr(told, "group '' cut text 5 scorer 1\n"));
+				     "c0.q0 ok qa_f1 1 group '4-8k' cut none 0 scorer 2\n"));
+	assert_non_null(strstr(told, "group '' cut ids 5 scorer 2\n"));
+	assert_non_null(strstr(told, "group '' cut text 5 scorer 2\n"));
 	free(told);
 	/* samsum: no template, a line ends the answer, but not its first token */
 	assert_int_equal(strncmp(stub.seen, "raw drop 0+0\nq0 min 1 stops 1\n", 30), 0);
@@ -235,8 +235,8 @@ static void test_a_row_that_cannot_be_had(void **state)
 		"{\"context\": \"Code amber 1 2.\", \"input\": \"Recall amber.\", \"answers\": [\"amber 1 2\"]}\n");
 	sweep_tasks(&b, "bad", "[{\"name\":\"longbench-qasper\",\"path\":\"%s/bad\",\"lengths\":8,\"truncate\":\"ids\"}]");
 	expect(&b, "longbench-qasper single variant '' data 'unpinned' seed 1\n"
-		   "c0 failed  nan group '' cut none 0 scorer 1\n"
-		   "c1.q0 ok qa_f1 1 group '' cut none 0 scorer 1\n");
+		   "c0 failed  nan group '' cut none 0 scorer 2\n"
+		   "c1.q0 ok qa_f1 1 group '' cut none 0 scorer 2\n");
 	assert_int_equal(b.sweep.sum.failed, 2); /* full and random */
 	assert_true(sweep_failed(&b.sweep.sum));
 	const char *note = strstr(b.sweep.sum.notes.text, "context 0: context c0: the question alone has");
@@ -282,7 +282,7 @@ static void test_data_lie_where_fetch_puts_them(void **state)
 	put_longbench("data/longbench");
 	sweep_tasks(&b, "default", "[{\"name\":\"longbench-qasper\"}]");
 	expect(&b, "longbench-qasper single variant '' data 'unpinned' seed 1\n"
-		   "c0.q0 ok qa_f1 1 group '' cut none 0 scorer 1\n");
+		   "c0.q0 ok qa_f1 1 group '' cut none 0 scorer 2\n");
 	end(&b);
 	unsetenv("KVBENCH_DATA");
 	free(data);
