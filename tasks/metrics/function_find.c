@@ -49,13 +49,7 @@ static bool is_pair(const struct code *c, int i, const char *pair)
 /* The bracket which closes the one at i; c->n when none does. */
 static int close_of(const struct code *c, int i)
 {
-	int depth = 0;
-	for (; i < c->n; i++) {
-		depth += is_mark(c, i, "([{") - is_mark(c, i, ")]}");
-		if (!depth)
-			return i;
-	}
-	return c->n;
+	return i < c->n ? c->v[i].close : c->n;
 }
 
 /* A function from token `first` whose body opens at token `open`; one whose body was cut off is none. */

@@ -32,6 +32,7 @@ struct token {
 	bool first;  /* on its line */
 	bool joined; /* its line goes on from the one before by a backslash */
 	int column;  /* white space before it on its line, a tab counts 8; only of first tokens */
+	int close;   /* of an opening bracket: the token which closes it, the code's n when none does; of others themselves */
 };
 enum syntax { SYNTAX_PYTHON, SYNTAX_JAVA, SYNTAX_TYPESCRIPT, SYNTAX_RUST, SYNTAX_CPP, SYNTAX_GO };
 struct code { /* tokens of a text; comments are left out, but for python's */

@@ -246,11 +246,35 @@ static void token_next(struct lexer *l)
 	}
 }
 
+/* Of whatever kind they are: as many close as open. Until a bracket closes, `close` holds the one around it. */
+static void brackets_match(struct code *c)
+{
+	int open = -1;
+	for (int i = 0; i < c->n; i++) {
+		struct token *t = &c->v[i];
+		t->close = i;
+		if (t->kind == TOKEN_MARK && strchr("([{", c->text[t->at])) {
+			t->close = open;
+			open = i;
+		} else if (t->kind == TOKEN_MARK && strchr(")]}", c->text[t->at]) && open >= 0) {
+			int around = c->v[open].close;
+			c->v[open].close = i;
+			open = around;
+		}
+	}
+	while (open >= 0) {
+		int around = c->v[open].close;
+		c->v[open].close = c->n;
+		open = around;
+	}
+}
+
 struct code code_lex(const char *text, enum syntax syntax)
 {
 	struct lexer l = {.p = text, .syntax = syntax, .out = {.text = text}, .first = true};
 	for (skip_blank(&l); *l.p; skip_blank(&l))
 		token_next(&l);
+	brackets_match(&l.out);
 	return l.out;
 }
 

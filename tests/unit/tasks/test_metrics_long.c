@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tasks/metrics/function_find.h"
 #include "tasks/metrics/lcs.h"
 #include "tasks/metrics/metrics.h"
 #include "tests/unit/tasks/helpers.h"
@@ -158,6 +159,23 @@ static void test_degenerate(void **state)
 	}
 }
 
+/* Functions that never end inside each other: no bracket is looked for twice. */
+static void test_functions_nested(void **state)
+{
+	(void)state;
+	static const char *const open[][2] = {{"cpp", "int f(){"}, {"java", "int f(){"}, {"rust", "fn f(){"}, {"typescript", "function f(){"},
+		{"go", "func f(){"}, {"python", "def f(a=("}};
+	for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++) {
+		char *text = repeated(open[i][1], 100000);
+		size_t start, len;
+		int64_t begin = cpu_ns();
+		assert_false(function_find(open[i][0], text, &start, &len));
+		if (cpu_ns() - begin > 2000000000 && !getenv("KVB_SANITIZED"))
+			fail_msg("%s: more than 2 s", open[i][0]);
+		free(text);
+	}
+}
+
 /* ---- letters ---- */
 
 static void same_case(const char *text, const char *low, const char *up)
@@ -188,6 +206,7 @@ int main(void)
 		cmocka_unit_test(test_rouge_long),
 		cmocka_unit_test(test_code_sim_long),
 		cmocka_unit_test(test_degenerate),
+		cmocka_unit_test(test_functions_nested),
 		cmocka_unit_test(test_case),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
