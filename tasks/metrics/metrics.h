@@ -54,6 +54,7 @@ int32_t text_next(const char **p);
 void text_put(struct strbuf *b, int32_t code);
 bool text_is_space(int32_t code); /* str.isspace */
 bool text_is_word(int32_t code);  /* \w of re, less the underscore */
+bool text_is_digit(int32_t code); /* \d of re */
 /* ASCII's and the Chinese list of LongBench and SCBench (which lacks some that one would expect, the opening mark of a title
  * too). */
 bool text_is_punctuation_zh(int32_t code);

@@ -4,14 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "tasks/metrics/metrics.h"
-
-static bool is_digit(int32_t c)
-{
-	return c < 128 ? c >= '0' && c <= '9' : utf8proc_category(c) == UTF8PROC_CATEGORY_ND;
-}
 
 /* The next run of digits: its length in bytes, *p at its start; 0 = none, *p at the end. */
 static size_t digits_next(const char **p)
@@ -20,7 +14,7 @@ static size_t digits_next(const char **p)
 	for (;;) {
 		const char *before = at;
 		int32_t c = text_next(&at);
-		if (c && is_digit(c)) {
+		if (c && text_is_digit(c)) {
 			from = from ? from : before;
 		} else if (from || !c) {
 			*p = from ? from : before;

@@ -28,6 +28,11 @@ bool text_is_space(int32_t code)
 	       (code > 0x7f && utf8proc_category(code) == UTF8PROC_CATEGORY_ZS);
 }
 
+bool text_is_digit(int32_t code)
+{
+	return code < 128 ? code >= '0' && code <= '9' : utf8proc_category(code) == UTF8PROC_CATEGORY_ND;
+}
+
 bool text_is_word(int32_t code)
 {
 	switch (utf8proc_category(code)) {

@@ -141,20 +141,15 @@ struct token {
 	bool ends, abbreviation, dots;
 };
 
-static bool is_digit(int32_t c)
-{
-	return c < 128 ? c >= '0' && c <= '9' : utf8proc_category(c) == UTF8PROC_CATEGORY_ND;
-}
-
 /* -?[.,]?\d[\d,.-]* */
 static bool is_number(const char *s)
 {
 	s += *s == '-';
 	s += *s == '.' || *s == ',';
-	if (!is_digit(text_next(&s)))
+	if (!text_is_digit(text_next(&s)))
 		return false;
 	for (int32_t c; (c = text_next(&s));)
-		if (!is_digit(c) && !strchr(",.-", c < 128 ? c : 'x'))
+		if (!text_is_digit(c) && !strchr(",.-", c < 128 ? c : 'x'))
 			return false;
 	return true;
 }
@@ -164,7 +159,7 @@ static bool is_initial(const struct token *t)
 {
 	const char *p = t->text;
 	int32_t c = text_next(&p);
-	return (c == '_' || (text_is_word(c) && !is_digit(c))) && t->len == (size_t)(p - t->text) + 1 && *p == '.';
+	return (c == '_' || (text_is_word(c) && !text_is_digit(c))) && t->len == (size_t)(p - t->text) + 1 && *p == '.';
 }
 
 static int32_t first_letter(const struct token *t)
